@@ -52,7 +52,7 @@ pub fn config(text: &str) {
             if let Some(receive) = &config.cures.receive {
                 // λ of 1 to 16, in sixteenths; an average below one, or nothing would ever be
                 // learnt.
-                assert!((16..=256).contains(&receive.law.lambda) && receive.law.alpha < 16);
+                assert!((1.0..=16.0).contains(&receive.law.lambda) && receive.law.alpha < 16);
                 assert!(receive.law.min_window >= 1);
             }
         }

@@ -59,7 +59,7 @@ gate = "agent"
 """
 GATE = 'gate = { kind = "qcut_d", target = "20 ms" }'
 LAW = {"lambda": 32}
-ACKS = 'window = { kind = "drwa", form = "rate", alpha = 8, quick = true, lambda = 32 }'
+ACKS = 'window = { kind = "drwa", form = "rate", alpha = 8, quick = true, lambda = 2.0 }'
 # In place of the agent: it says that all is well, and does nothing.
 IDLE = """
 import json, signal, sys
@@ -71,9 +71,9 @@ else:
 """
 
 
-def download(sixteenths: int) -> str:
+def download(factor: float) -> str:
     """A download with a law of its window."""
-    return DOWNLOAD.replace("LAMBDA", str(sixteenths))
+    return DOWNLOAD.replace("LAMBDA", str(factor))
 
 
 def statuses(raw: Path) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ def agents(lab: Lab) -> list[int]:
 
 @pytest.mark.usefixtures("agent")
 def test_round_trips_are_what_the_law_says_and_the_run_names_the_agent(tmp_path: Path) -> None:
-    run = package.lab(download(32), keep=tmp_path / "raw")
+    run = package.lab(download(2.0), keep=tmp_path / "raw")
     assert isinstance(run, package.Run)
     (named,) = run.info["agents"]
     assert named.startswith("client: unbloat-agent 0.")
@@ -170,7 +170,7 @@ def test_two_labs_at_once_have_an_agent_each(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("agent")
 @pytest.mark.parametrize("way", ["Ctrl-C", "kill -9", "kill -9 of both"])
 def test_however_a_lab_ends_no_agent_and_no_pin_stays(tmp_path: Path, way: str) -> None:
-    lab = Lab(tmp_path, text=download(48).replace('"6 s"', '"60 s"')).under_way(processes=7)
+    lab = Lab(tmp_path, text=download(3.0).replace('"6 s"', '"60 s"')).under_way(processes=7)
     (serving,) = agents(lab)
     pins = [Path(place) for place in lab.state["leftovers"] if place.startswith("/sys/fs/bpf")]
     assert any(path.is_file() for path in pins[0].rglob("*")), (
@@ -190,7 +190,7 @@ def test_however_a_lab_ends_no_agent_and_no_pin_stays(tmp_path: Path, way: str) 
 
 @pytest.mark.usefixtures("agent")
 def test_an_agent_that_dies_ends_the_run_in_one_line(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, text=download(48).replace('"6 s"', '"60 s"')).under_way(processes=7)
+    lab = Lab(tmp_path, text=download(3.0).replace('"6 s"', '"60 s"')).under_way(processes=7)
     (serving,) = agents(lab)
     os.kill(serving, signal.SIGKILL)
     code, out, errors = lab.end()
@@ -210,7 +210,7 @@ def test_what_a_cure_needs_is_called_as_the_agent_calls_it() -> None:
 
 def test_without_an_agent_it_is_named_at_once(tmp_path: Path, machine: None) -> None:
     code, _, errors = Lab(
-        tmp_path, text=download(48), UNBLOAT_AGENT=str(tmp_path / "nowhere")
+        tmp_path, text=download(3.0), UNBLOAT_AGENT=str(tmp_path / "nowhere")
     ).end()
     assert code == 2
     assert errors == "unbloat: unbloat lab needs programs that are not there: unbloat-agent\n"
@@ -230,7 +230,7 @@ def test_a_kernel_that_an_agent_cannot_use_is_refused_in_one_line(
     said = json.dumps({"ok": True, "features": [missing]})
     program.write_text(f"#!{sys.executable}\nprint({said!r})\n")
     program.chmod(0o755)
-    code, _, errors = Lab(tmp_path, text=download(48), UNBLOAT_AGENT=str(program)).end()
+    code, _, errors = Lab(tmp_path, text=download(3.0), UNBLOAT_AGENT=str(program)).end()
     assert code == 2
     assert errors == (
         "unbloat: unbloat lab needs unbloat-agent, and this kernel has no downloads: windows of this host's new connections (DRWA): "

@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-RATE = '{ kind = "drwa", form = "rate", alpha = 8, lambda = 24 }'
+RATE = '{ kind = "drwa", form = "rate", alpha = 8, lambda = 1.5 }'
 TETHERED = """
 duration = "2 s"
 node = [{ name = "laptop" }, { name = "phone", window = WINDOW }, { name = "server" }]
@@ -58,7 +58,7 @@ def download(law: str, more: str = "") -> str:
 
 
 def test_a_receiver_with_drwa_has_an_agent_with_its_parameters_and_nothing_else() -> None:
-    law = '{ kind = "drwa", lambda = 24, alpha = 14, quick = true, min_window = 3, rtt_min_age = "30 s" }'
+    law = '{ kind = "drwa", lambda = 1.5, alpha = 14, quick = true, min_window = 3, rtt_min_age = "30 s" }'
     cure, config = only_cure(download(law))
     assert (cure.node, cure.link) == (0, None)
     assert config["scope"] == {"cgroup": "/cgroup", "device": ""}
@@ -146,8 +146,8 @@ def test_where_only_some_hosts_are_limited_the_agent_is_configured_with_them() -
             "client: flow0, other want different laws of their windows; an agent has one",
         ),
         (
-            download('{ kind = "drwa", lambda = 8 }'),
-            "flow0: window.lambda = 8: unbloat-agent wants 16 at least",
+            download('{ kind = "drwa", lambda = 0.5 }'),
+            "flow0: window.lambda = 0.5: unbloat-agent wants 1 at least",
         ),
         (
             download('{ kind = "drwa", estimator = "window" }'),

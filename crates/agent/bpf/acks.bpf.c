@@ -85,22 +85,78 @@ static __always_inline void upload_resumes(struct flow *f, const struct acks_con
  */
 enum { SAMPLE_UP = 1, SAMPLE_RTT = 2, SAMPLE_STAMP = 4 };
 
+/* The law's constants in bytes of this flow's segments. */
+static __always_inline void law_of(struct drwa_law *law, const struct flow *f, const struct acks_config *c, bool up)
+{
+	__u64 mss = law_min(f->mss_out, f->mss_in);
+
+	*law = up ? c->up : c->down;
+	law->floor = law_min(law_max(c->floor_segments * mss, 1), law->max);
+	law->increment = c->increment_segments * mss;
+	law->mss = mss;
+}
+
+/* The target window of a direction after a sample of its law. */
+static __always_inline int take_window(struct flow *f, struct acks_config *c, bool up, __u64 now)
+{
+	struct direction *d = up ? &f->up : &f->down;
+	struct share share = {};
+	struct drwa_law law;
+
+	/* Until the first round has ended the window passes unchanged. */
+	if (!d->law.rtt_us)
+		return 0;
+	law_of(&law, f, c, up);
+	if (law.fair) {
+		__u32 which = up;
+		struct shares *all = bpf_map_lookup_elem(&shares, &which);
+
+		if (all)
+			shares_take(all, now, &d->law, &d->slot, &share);
+	}
+	d->target = opposite_window_beside(&d->opposite, &law, &d->law, &share, law.mss);
+	if (!f->syn_out || !f->syn_in || share.drains || growth_ends(&law, &d->law))
+		d->grown = 1;
+	if (!d->grown)
+		d->target = growth_window(d->target, &law, &d->law);
+	if (d->target < SMALL_SEGMENTS * law.mss)
+		d->target = law_min(d->target + law.mss, SMALL_SEGMENTS * law.mss);
+	return 0;
+}
+
+/* Verified alone, as direction_sample is: together they have too many paths. */
+#ifdef ONLY_NUMBERS
+__attribute__((noinline)) int decide_window_alone(__u32 up, __u64 now)
+{
+	struct scratch *at = scratch_now();
+	__u32 zero = 0;
+	struct acks_config *c = bpf_map_lookup_elem(&config, &zero);
+	struct flow *f = at ? bpf_map_lookup_elem(&flows, &at->key) : NULL;
+
+	return f && c ? take_window(f, c, up, now) : 0;
+}
+#define decide_window(f, c, up, now) decide_window_alone(up, now)
+#else
+__attribute__((noinline)) int decide_window(struct flow *f, struct acks_config *c, __u32 up, __u64 now)
+{
+	return f && c ? take_window(f, c, up, now) : 0;
+}
+#endif
+
 /* New data (downloads) or a new acknowledgment (uploads) has come in up to sequence number `upto`:
  * one sample for the law of that direction, which sets the direction's target window. */
 static __always_inline int take_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
 {
 	bool up = flags & SAMPLE_UP, fresh = flags & SAMPLE_RTT, stamped = flags & SAMPLE_STAMP;
 	struct drwa_sample sample = { .arrived = 1 };
-	struct share share = {};
 	struct direction *d;
 	struct drwa_law law;
 	struct acks_counters *count;
-	__u64 rtt_min, queue, begun, mss;
+	__u64 rtt_min, queue, begun;
 	__u32 zero = 0, begins = 0;
 	__s32 more;
 
 	d = up ? &f->up : &f->down;
-	law = up ? c->up : c->down;
 	if (!d->max_seq_known) {
 		d->max_seq = upto;
 		d->max_seq_known = 1;
@@ -124,10 +180,7 @@ static __always_inline int take_sample(struct flow *f, struct acks_config *c, __
 	if (d->passed - d->started_at < (up ? c->up_start_bytes : c->down_start_bytes))
 		return 0;
 
-	/* The law's constants in bytes of this flow's segments. */
-	mss = law_min(f->mss_out, f->mss_in);
-	law.floor = law_min(law_max(c->floor_segments * mss, 1), law.max);
-	law.increment = c->increment_segments * mss;
+	law_of(&law, f, c, up);
 	/* Without timestamps uploads still have exact RTT samples by sequence number; downloads
 	 * only have the time that a window takes to be used up. */
 	law.by_window = !up && !stamped;
@@ -156,6 +209,8 @@ static __always_inline int take_sample(struct flow *f, struct acks_config *c, __
 	if (rtt_min && rtt_min < d->law.rtt_min_us)
 		d->law.rtt_min_us = rtt_min;
 	rtt_min = d->law.rtt_min_us;
+	if (up && stamped)
+		d->law.ack_delay_ns = f->outer.clock.delay;
 	begun = d->law.begun_ns;
 	drwa_on_sample(&d->law, &law, now, &sample);
 	/* A new begun_ns means that a round of the law has ended: it has decided. */
@@ -163,24 +218,11 @@ static __always_inline int take_sample(struct flow *f, struct acks_config *c, __
 		count->samples++;
 		count->decisions += begun != d->law.begun_ns;
 	}
-	if (begun != d->law.begun_ns)
+	if (begun != d->law.begun_ns) {
 		opposite_round(&d->opposite, &law, &d->law, now, d->passed, up);
-	/* Until the first round has ended the window passes unchanged. */
-	if (d->law.rtt_us && law.fair) {
-		__u32 which = up;
-		struct shares *all = bpf_map_lookup_elem(&shares, &which);
-
-		if (all)
-			shares_take(all, now, &d->law, &d->slot, &share);
+		d->law.beside_us = d->opposite.mean_us;
 	}
-	if (d->law.rtt_us)
-		d->target = opposite_window_beside(&d->opposite, &law, &d->law, &share, mss);
-	if (d->law.rtt_us && (!f->syn_out || !f->syn_in || share.drains || growth_ends(&law, &d->law)))
-		d->grown = 1;
-	if (d->law.rtt_us && !d->grown)
-		d->target = growth_window(d->target, &law, &d->law);
-	if (d->law.rtt_us && d->target < SMALL_SEGMENTS * mss)
-		d->target = law_min(d->target + mss, SMALL_SEGMENTS * mss);
+	decide_window(f, c, up, now);
 	/* Only tests set `tracing`. */
 	if (c->tracing) {
 		__u32 *n = bpf_map_lookup_elem(&traces, &zero);

@@ -17,7 +17,7 @@
 #define FAIR_DRAIN_ROUNDS 3
 
 struct shares_slot {
-	__u64 rates, flows, rtt_min_us, rtt_max_us;
+	__u64 rates, lambdas, flows, rtt_min_us, rtt_max_us;
 };
 
 /* All flows of one direction. */
@@ -30,9 +30,10 @@ struct shares {
 /* What a flow knows of the others; all zero: there are none. */
 struct share {
 	__u64 mean;
-	__u32 rtt_min_us;
+	/* Mean λ of all, and the smallest RTTmin. */
+	__u32 lambda, rtt_min_us;
 	/* known, 1: there are others. drains, 1: the queue is being emptied. */
-	__u16 known, drains;
+	__u32 known, drains;
 };
 
 /* `added`: the slot that this flow has added itself to last. */
@@ -57,6 +58,7 @@ static __always_inline void shares_take(struct shares *s, __u64 now, const struc
 			slot->rtt_min_us = d->rtt_min_us;
 		slot->rtt_max_us = law_max(slot->rtt_max_us, d->rtt_us);
 		slot->rates += d->rate;
+		slot->lambdas += d->lambda;
 		slot->flows++;
 	}
 	if (s->last.flows < 2)
@@ -67,6 +69,7 @@ static __always_inline void shares_take(struct shares *s, __u64 now, const struc
 		s->drain_until_ns = now + FAIR_DRAIN_ROUNDS * s->last.rtt_max_us * 1000;
 	}
 	share->mean = s->last.rates / s->last.flows;
+	share->lambda = law_min(s->last.lambdas / s->last.flows, LAMBDA_MAX);
 	share->rtt_min_us = law_min(s->last.rtt_min_us, LAW_MAX_RTT_US);
 	share->known = 1;
 	share->drains = now < s->drain_until_ns;
@@ -84,7 +87,7 @@ static __always_inline __u64 opposite_window_beside(const struct opposite *o, co
 	rate = o->added_us ? o->rate : d->rate;
 	if (share->drains)
 		return law_min(law_max(rate * rtt_min / 1000000 / 2 + law->increment, law->floor), law->max);
-	us = rtt_min + law_min(share->rtt_min_us, rtt_min) * law_less(law_min(law->lambda, 256), 16) / 16 + o->added_us;
+	us = rtt_min + law_min(share->rtt_min_us, rtt_min) * law_less(share->lambda, LAMBDA_ONE) / LAMBDA_ONE + o->added_us;
 	own = rate * us / 1000000;
 	window = (rate * (FAIR_BETA - 1) + law_min(share->mean, rate + FAIR_GAIN * rate)) / FAIR_BETA * us / 1000000;
 	if (share->mean > rate + rate / 4)

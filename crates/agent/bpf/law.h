@@ -33,9 +33,24 @@ static __always_inline __u64 law_max(__u64 a, __u64 b)
 	return a > b ? a : b;
 }
 
+/* λ counts in units of 1/256; at most 16. The constants of crates/algo/src/rwnd/adaptive.rs. */
+#define LAMBDA_ONE 256
+#define LAMBDA_MAX (16 * LAMBDA_ONE)
+#define ADAPTIVE_STEP_UP (LAMBDA_ONE / 4)
+#define ADAPTIVE_STEP_DOWN (LAMBDA_ONE / 64)
+#define ADAPTIVE_EMPTY_NUM 3
+#define ADAPTIVE_EMPTY_DEN 16
+#define ADAPTIVE_BESIDE 4
+#define ADAPTIVE_MEMORY 44
+#define ADAPTIVE_SEGMENTS 4
+
 /* The constants of a law: `Law` and the rest of `Config`. */
 struct drwa_law {
 	__u32 rate_form, alpha, lambda, quick;
+	/* The smallest λ, where it adapts; whether λ and the rate do. */
+	__u32 lambda_min, adaptive;
+	/* Payload of a full segment. */
+	__u64 mss;
 	__u64 increment, floor, max, initial;
 	/* Age at which RTTmin is measured again, ns; 0: never. */
 	__u64 rtt_min_age_ns;
@@ -60,6 +75,10 @@ struct drwa {
 	__u64 edge, edge_ns;
 	/* `Probe`: measures RTTmin again with half a window. */
 	__u64 probe_resume, probe_edge, probe_min_us;
+	/* Delay of ACKs on their own way, up to a constant, and when the round began. */
+	__s64 ack_delay_ns, begun_delay_ns;
+	/* λ; 0: that of the law. The opposite direction's queue in the last round. */
+	__u32 lambda, beside_us;
 	__u32 probe_left;
 	__u8 begun, pending, probing, ready;
 };
@@ -80,22 +99,49 @@ static __always_inline __u64 drwa_average(const struct drwa_law *law, __u64 old,
 	return (alpha * old + (16 - alpha) * new) / 16;
 }
 
+/* `Law::bounded`. */
+static __always_inline __u64 drwa_lambda(const struct drwa *d, const struct drwa_law *law)
+{
+	__u64 max = law_min(law->lambda, LAMBDA_MAX);
+
+	return !d->lambda || !law->adaptive ? max : law_min(law_max(d->lambda, law->lambda_min), max);
+}
+
+/* `adaptive::rate` and `adaptive::lambda`. */
+static __always_inline __u64 adaptive_rate(__u64 old, __u64 new)
+{
+	return new >= old ? new : (old * (ADAPTIVE_MEMORY - 1) + new) / ADAPTIVE_MEMORY;
+}
+
+static __always_inline __u64 adaptive_lambda(__u64 old, __u64 queue_us, __u64 rtt_min_us)
+{
+	if (queue_us * ADAPTIVE_EMPTY_DEN <= rtt_min_us * ADAPTIVE_EMPTY_NUM)
+		return old + ADAPTIVE_STEP_UP;
+	return old > ADAPTIVE_STEP_DOWN ? old - ADAPTIVE_STEP_DOWN : 1;
+}
+
 /* `decide`. */
 static __always_inline void drwa_decide(struct drwa *d, const struct drwa_law *law, __u64 elapsed_us, __u64 bytes)
 {
 	__u64 rtt_min = law_min(law_max(d->rtt_min_us, 1), LAW_MAX_RTT_US);
 	__u64 rtt = law_min(law_max(d->rtt_us, rtt_min), LAW_MAX_RTT_US);
 	__u64 elapsed = law_max(elapsed_us, 1);
-	__u64 lambda = law_min(law->lambda, 256);
-	__u64 target;
+	__u64 beside = ADAPTIVE_BESIDE * law_min(d->beside_us, LAW_MAX_RTT_US);
+	__u64 target, lambda, new;
 
 	bytes = law_min(bytes, LAW_MAX_BYTES);
+	new = law_min(bytes * 1000000 / elapsed, LAW_MAX_RATE);
 	d->cwnd = drwa_average(law, d->cwnd, law_min(bytes * rtt / elapsed, LAW_MAX_BYTES));
-	d->rate = drwa_average(law, d->rate, law_min(bytes * 1000000 / elapsed, LAW_MAX_RATE));
+	d->rate = law->adaptive ? adaptive_rate(d->rate, new) : drwa_average(law, d->rate, new);
+	if (law->adaptive) {
+		d->lambda = adaptive_lambda(d->lambda, rtt > rtt_min + beside ? rtt - rtt_min - beside : 0, rtt_min);
+		d->lambda = drwa_lambda(d, law);
+	}
+	lambda = d->lambda;
 	if (law->rate_form)
-		target = d->rate * rtt_min / 1000000 * lambda / 16;
+		target = d->rate * rtt_min / 1000000 * lambda / LAMBDA_ONE;
 	else
-		target = d->cwnd * lambda * rtt_min / (16 * rtt);
+		target = d->cwnd * (lambda / 16) * rtt_min / (16 * rtt);
 	d->window = law_min(law_max(target + law->increment, law->floor), law->max);
 }
 
@@ -107,6 +153,7 @@ static __always_inline void drwa_begin_round(struct drwa *d, __u64 now, __u64 co
 	d->rtt_sum_us = 0;
 	d->rtt_count = 0;
 	d->silence_ns = 0;
+	d->begun_delay_ns = d->ack_delay_ns;
 }
 
 static __always_inline __u64 drwa_rtt_estimate(const struct drwa *d)
@@ -175,6 +222,20 @@ static __always_inline void drwa_on_aging(struct drwa *d, const struct drwa_law 
 	}
 }
 
+/* `adaptive::round_ends`. */
+static __always_inline bool drwa_round_ends(const struct drwa *d, const struct drwa_law *law, __u64 elapsed_us, __u64 rtt_us, __u64 bytes)
+{
+	if (elapsed_us >= rtt_us)
+		return true;
+	return law->adaptive && elapsed_us >= d->rtt_min_us && bytes >= ADAPTIVE_SEGMENTS * law->mss && d->rtt_count;
+}
+
+/* `adaptive::elapsed`. */
+static __always_inline __u64 adaptive_elapsed(__u64 elapsed_us, __s64 sooner_ns, __u64 rtt_us)
+{
+	return elapsed_us + (sooner_ns > 0 ? law_min((__u64)sooner_ns / 1000, rtt_us) : 0);
+}
+
 static __always_inline void drwa_on_read(struct drwa *d, const struct drwa_law *law, __u64 now, __u64 copied)
 {
 	__u64 rtt_us, elapsed_us;
@@ -184,10 +245,12 @@ static __always_inline void drwa_on_read(struct drwa *d, const struct drwa_law *
 		return;
 	rtt_us = drwa_rtt_estimate(d);
 	elapsed_us = (now - d->begun_ns) / 1000;
-	if (rtt_us == 0 || elapsed_us < rtt_us)
+	if (rtt_us == 0 || !drwa_round_ends(d, law, elapsed_us, rtt_us, copied - d->begun_copied))
 		return;
 	d->rtt_us = rtt_us;
 	idle = elapsed_us > 2 * rtt_us && d->silence_ns / 1000 > rtt_us;
+	if (!idle && law->adaptive)
+		elapsed_us = adaptive_elapsed(elapsed_us, d->begun_delay_ns - d->ack_delay_ns, rtt_us);
 	if (!idle)
 		drwa_decide(d, law, elapsed_us, copied - d->begun_copied);
 	drwa_begin_round(d, now, copied);
@@ -198,6 +261,8 @@ static __always_inline void drwa_on_sample(struct drwa *d, const struct drwa_law
 {
 	if (!d->ready)
 		drwa_init(d, law);
+	/* The bounds may have changed. */
+	d->lambda = drwa_lambda(d, law);
 	if (!d->begun) {
 		d->arrived_ns = now;
 		d->copied = s->copied;

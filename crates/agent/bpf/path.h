@@ -332,7 +332,7 @@ static __always_inline void opposite_round(struct opposite *o, const struct drwa
 					   bool up)
 {
 	__u64 rtt_min = d->rtt_min_us;
-	__u64 left = law->lambda > 16 ? rtt_min * (law_min(law->lambda, 256) - 16) / 16 : 0;
+	__u64 left = rtt_min * law_less(d->lambda, LAMBDA_ONE) / LAMBDA_ONE;
 	__u64 mean, own, now_own, large, ahead, rate;
 
 	if (o->begun_ns) {
@@ -347,6 +347,9 @@ static __always_inline void opposite_round(struct opposite *o, const struct drwa
 			o->rate = rate;
 		else if (rate > o->rate || !large || own >= left / 2)
 			o->rate = (3 * o->rate + rate) / 4;
+		/* The largest rate of seconds bridges what that average does. */
+		if (law->adaptive)
+			o->rate = d->rate;
 		if (mean > o->mean_us && o->mean_us >= o->before_us)
 			ahead = mean + law_min(mean - o->mean_us, large / 2);
 		else
@@ -365,7 +368,7 @@ static __always_inline void opposite_round(struct opposite *o, const struct drwa
 /* The window in bytes, in place of the law's own. */
 static __always_inline __u64 opposite_window(const struct opposite *o, const struct drwa_law *law, const struct drwa *d)
 {
-	__u64 us = law_min(d->rtt_min_us, LAW_MAX_RTT_US) * law_min(law->lambda, 256) / 16 + o->added_us;
+	__u64 us = law_min(d->rtt_min_us, LAW_MAX_RTT_US) * d->lambda / LAMBDA_ONE + o->added_us;
 
 	if (!o->added_us)
 		return d->window;
@@ -392,7 +395,7 @@ static __always_inline bool growth_ends(const struct drwa_law *law, const struct
 {
 	__u64 rtt_min = law_min(d->rtt_min_us, LAW_MAX_RTT_US);
 
-	return d->rtt_us >= rtt_min + rtt_min * law_less(law_min(law->lambda, 256), 16) / 16 / 4;
+	return d->rtt_us >= rtt_min + rtt_min * law_less(d->lambda, LAMBDA_ONE) / LAMBDA_ONE / 4;
 }
 
 static __always_inline __u64 growth_window(__u64 window, const struct drwa_law *law, const struct drwa *d)

@@ -191,6 +191,7 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	law = c->law;
 	law.floor = law_min(law_max((__u64)c->floor_segments * tp->advmss, MIN_WINDOW), law.max);
 	law.increment = (__u64)c->increment_segments * tp->advmss;
+	law.mss = tp->advmss;
 	if (!BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok))
 		law.by_window = 1;
 	sample.received = tp->bytes_received;

@@ -71,8 +71,10 @@ static __always_inline bool receiving_sample(struct drwa *d, struct opposite *o,
 	__u64 begun = d->begun_ns;
 
 	drwa_on_sample(d, law, now, sample);
-	if (begun != d->begun_ns)
+	if (begun != d->begun_ns) {
 		opposite_round(o, law, d, now, sample->copied, false);
+		d->beside_us = o->mean_us;
+	}
 	/* Until the first round has ended the kernel's own window stays. */
 	*grows = !grown;
 	if (!d->rtt_us)

@@ -66,7 +66,7 @@ fn what_the_command_line_sets_counts_more_than_the_file() {
     ];
     let config = Config::parse("[receive]\nlambda = 3\n", &set, Path::new("/pins")).unwrap();
     let receive = config.cures.receive.unwrap();
-    assert_eq!((receive.law.lambda, receive.start), (24, Bytes(1_000_000)));
+    assert_eq!((receive.law.lambda, receive.start), (1.5, Bytes(1_000_000)));
     assert_eq!(config.cures.congestion.unwrap().routes.len(), 1);
     let set = [("receive.lamda".to_owned(), "1.5".to_owned())];
     assert_eq!(
@@ -80,7 +80,7 @@ fn the_uplink_is_automatic_by_default_and_forwarding_is_off() {
     let config = read("").unwrap();
     assert_eq!(config.uplink, Uplink::default());
     let acks = config.cures.acks.unwrap();
-    assert_eq!((config.uplink.mode, acks.up.unwrap().lambda), (Mode::Auto, 28));
+    assert_eq!((config.uplink.mode, acks.up.unwrap().lambda), (Mode::Auto, 1.75));
     assert_eq!(config.cures.gate.unwrap().sources.len(), 2);
     assert_eq!((config.metrics, acks.down.is_none()), (None, true));
     assert!(config.cures.shaper.is_none());
@@ -91,10 +91,10 @@ fn the_uplink_is_automatic_by_default_and_forwarding_is_off() {
     );
     let config = config.unwrap();
     let acks = config.cures.acks.unwrap();
-    assert_eq!((config.uplink.mode, acks.up.unwrap().lambda), (Mode::Acks, 24));
+    assert_eq!((config.uplink.mode, acks.up.unwrap().lambda), (Mode::Acks, 1.5));
     assert_eq!(config.uplink.device.as_deref(), Some("wwan0"));
     assert!(config.cures.gate.is_none(), "no gate beside uplink.mode = acks");
-    assert_eq!((acks.down.unwrap().lambda, acks.flows), (32, 100));
+    assert_eq!((acks.down.unwrap().lambda, acks.flows), (2.0, 100));
     assert!(config.trial.is_none());
     let text = "[uplink]\nmode = \"gate\"\ntarget = \"40 ms\"\ntelemetry = \"\"\n";
     let gate = read(text).unwrap().cures.gate.unwrap();

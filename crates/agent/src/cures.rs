@@ -270,23 +270,23 @@ fn needed_features() -> impl Iterator<Item = &'static Feature> {
     all.chain([&kernel::SOCK_DIAG])
 }
 
-/// The window law as the agent uses it. The rate form with an average of one half is back at λ·RTTmin 2 s after a rate step, where the
-/// paper's form takes longer; quick fills large paths as fast as autotuning; the kernel's memory bounds the window, not the law. One
-/// segment is added to every decision, because a factor alone leaves a window of two segments where it is: 2 · 1.75 · RTTmin/RTT is below
-/// three as soon as their own sending takes a tenth of RTTmin.
+/// The window law as the agent uses it: λ and the rate adapt (`algo::rwnd::adaptive`), and the flows of a host get equal rates
+/// (`algo::rwnd::fair`). The kernel's memory bounds the window, not the law. `alpha` and `quick` count only for the estimate that
+/// `rtt_min_age` uses, and with the paper's form.
 pub fn window_law() -> drwa::Config {
     drwa::Config {
         form: drwa::Form::Agent,
-        lambda: Lambda::DOWNLOAD.sixteenths(),
+        lambda: Lambda::AGENT.default,
+        lambda_min: Some(LEAST),
         alpha: 8,
         quick: true,
-        increment: 1,
+        fair: true,
         max: Bytes(1 << 30),
         ..drwa::Config::default()
     }
 }
 
-/// RTT that a window law allows, as a multiple of RTTmin: one definition for each direction, for
+/// RTT that a window law allows, as a multiple of RTTmin: one definition for
 /// the configuration's defaults (so for `on` and `run`) and for `plan`.
 #[derive(Clone, Copy, Debug)]
 pub struct Lambda {
@@ -299,27 +299,24 @@ pub struct Lambda {
 }
 
 impl Lambda {
-    /// Downloads: 3 as published (DRWA). The queue that it permits supplies data when the rate
-    /// rises.
-    pub const DOWNLOAD: Lambda = Lambda { default: 3.0, text: "3.0", low_delay: 1.5 };
-    /// Uploads: a ping beside an upload should wait for less than one RTT, and on recorded LTE
-    /// uplinks 2 carries no more and takes longer (docs/agent-uplink.md).
-    pub const UPLOAD: Lambda = Lambda { default: 1.75, text: "1.75", low_delay: 1.5 };
-
-    /// The default in the unit of [`drwa::Config`].
-    fn sixteenths(self) -> u64 {
-        (self.default * 16.0).round() as u64
-    }
+    /// The largest λ of either direction. On recorded links more carries no more (docs/window-law.md).
+    pub const AGENT: Lambda = Lambda { default: 1.75, text: "1.75", low_delay: 1.5 };
 }
 
+/// The smallest λ: the queue of a steady link. With 1.1875 the windows of two of seven recorded links
+/// shrank until they carried 80 and 61 % (docs/window-law.md).
+const LEAST: f64 = 1.25;
+/// The same, as the configuration writes it.
+const LEAST_TEXT: &str = "1.25";
 /// Range of λ in the configuration; a sixteenth is its unit.
 const LAMBDA: Form = form::number("1", "16");
 /// Weight of the old value in a window law's average; below one, or it would learn nothing.
 const AVERAGE: Form = form::number("0", "0.9375");
 
-/// λ, the average, `quick` and `fair` of a window law.
+/// λ and its smallest value, the average, `quick` and `fair` of a window law.
 fn read_law(at: &Section<'_>, law: &mut drwa::Config) -> settings::Result<()> {
-    law.lambda = (at.number("lambda")? * 16.0).round() as u64;
+    law.lambda = at.number("lambda")?;
+    law.lambda_min = Some(at.number("lambda_min")?);
     law.alpha = (at.number("average")? * 16.0).round() as u64;
     law.quick = at.flag("quick")?;
     law.fair = at.flag("fair")?;

@@ -266,7 +266,7 @@ mod tests {
             ]
         );
         let config = Config::parse(&text, &[], "/pins".as_ref()).unwrap();
-        assert_eq!(config.cures.receive.unwrap().law.lambda, 24);
+        assert_eq!(config.cures.receive.unwrap().law.lambda, 1.5);
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn any_law(rng: &mut Rng) -> Config {
         form: if rng.below(2) == 0 { Form::Rate } else { Form::Paper },
         quick: rng.below(2) == 0,
         alpha: rng.below(16),
-        lambda: 1 + rng.below(96),
+        lambda: (1 + rng.below(96)) as f64 / 16.0,
         min_window: 1 + rng.below(4),
         increment: rng.below(3),
         max: Bytes(65_536 + rng.below(1 << 24)),
@@ -287,7 +287,8 @@ fn paired(
 
 /// A flow whose windows are rewritten, with a law that makes them small.
 fn held(ebpf: &mut Ebpf, ends: &Ends) -> [Side; 2] {
-    let law = Config { lambda: 1, min_window: 1, alpha: 0, form: Form::Rate, ..Config::default() };
+    let law =
+        Config { lambda: 0.0625, min_window: 1, alpha: 0, form: Form::Rate, ..Config::default() };
     configure(ebpf, &law, &law);
     let side =
         Side { next: 1_000_000, stamp: 77, edge: 0, advertised: None, target: 0, moved_on: false };

@@ -86,7 +86,8 @@ fn any_law(rng: &mut Rng) -> Law {
         form: if rng.below(4) > 0 { Form::Rate } else { Form::Paper },
         quick: rng.below(2) == 0,
         alpha: rng.below(16),
-        lambda: 17 + rng.below(48),
+        lambda: (17 + rng.below(48)) as f64 / 16.0,
+        lambda_min: (rng.below(2) == 0).then(|| (16 + rng.below(16)) as f64 / 16.0),
         min_window: 1 + rng.below(4),
         increment: rng.below(2),
         ..Law::default()

@@ -44,7 +44,7 @@ struct Bench {
     opposite: Opposite,
     slot: u64,
     /// What the connection knows of the others: `struct share` of `bpf/fair.h`.
-    share: [u64; 2],
+    share: [u64; 3],
 }
 
 #[allow(unsafe_code)]
@@ -63,7 +63,8 @@ fn any_config(rng: &mut Rng) -> Config {
         form: Form::Agent,
         quick: rng.below(2) == 0,
         alpha: rng.below(16),
-        lambda: 17 + rng.below(48),
+        lambda: (17 + rng.below(48)) as f64 / 16.0,
+        lambda_min: (rng.below(2) == 0).then(|| (16 + rng.below(16)) as f64 / 16.0),
         min_window: 1 + rng.below(4),
         increment: rng.below(3),
         // Connections within a second or two count as beside each other.

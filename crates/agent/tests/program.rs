@@ -39,7 +39,7 @@ fn what_it_prints_as_defaults_is_a_configuration_that_it_takes() {
     let printed = agent(&folder, &["defaults"]);
     assert!(printed.status.success());
     let config = agent::config::Config::parse(&text(&printed.stdout), &[], &folder).unwrap();
-    assert_eq!(config.cures.receive.unwrap().law.lambda, 48);
+    assert_eq!(config.cures.receive.unwrap().law.lambda, 1.75);
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -12,12 +12,12 @@ const HOST_MBIT: f64 = 8.0;
 const HUB: usize = 1;
 const SERVERS: usize = 2;
 
-fn law(lambda: u64, fair: bool) -> Algorithm {
+fn law(lambda: f64, fair: bool) -> Algorithm {
     made::algorithm!(
         algo::rwnd,
         "drwa",
         "form" = Value::Choice(2),
-        "lambda" = Value::Count(lambda),
+        "lambda" = Value::Number(lambda),
         "alpha" = Value::Count(8),
         "quick" = Value::Flag(true),
         "fair" = Value::Flag(fair),
@@ -85,7 +85,7 @@ const EQUAL: [u64; 8] = [60; 8];
 
 #[test]
 fn flows_of_one_host_have_equal_rates_within_twenty_seconds_and_no_more_delay_than_one() {
-    for (up, lambda) in [(false, 48), (true, 28)] {
+    for (up, lambda) in [(false, 3.0), (true, 1.75)] {
         for rtts in [&EQUAL[..2], &EQUAL[..4], &EQUAL, &[30, 120], &[120, 30], &[30, 60, 120, 240]]
         {
             for apart_s in [0, 10] {
@@ -97,7 +97,7 @@ fn flows_of_one_host_have_equal_rates_within_twenty_seconds_and_no_more_delay_th
                 // λ · RTTmin of the nearest, and a tenth; the sender's own RTT counts the segment
                 // and the delayed ACK, too.
                 let nearest = *rtts.iter().min().unwrap() as f64;
-                let allowed = nearest * (lambda as f64 / 16.0 * 1.1 - 1.0) + 5.0;
+                let allowed = nearest * (lambda * 1.1 - 1.0) + 5.0;
                 assert!(queue <= allowed, "{case}: {queue} of {allowed} ms");
             }
         }
@@ -106,7 +106,7 @@ fn flows_of_one_host_have_equal_rates_within_twenty_seconds_and_no_more_delay_th
 
 #[test]
 fn without_knowledge_of_each_other_they_stay_unequal() {
-    for (up, lambda) in [(false, 48), (true, 28)] {
+    for (up, lambda) in [(false, 3.0), (true, 1.75)] {
         for rtts in [&EQUAL[..2], &[30, 120]] {
             let (jain, _, _) = shares(&scenario(rtts, 10, up, &law(lambda, false)), rtts);
             assert!(jain < 0.75, "{rtts:?}, up: {up}: {jain}");
@@ -116,7 +116,7 @@ fn without_knowledge_of_each_other_they_stay_unequal() {
 
 #[test]
 fn a_flow_alone_is_the_same_with_and_without() {
-    for (up, lambda) in [(false, 48), (true, 28)] {
+    for (up, lambda) in [(false, 3.0), (true, 1.75)] {
         let of = |fair| shares(&scenario(&[60], 0, up, &law(lambda, fair)), &[60]);
         assert_eq!(of(true), of(false));
     }

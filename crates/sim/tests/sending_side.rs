@@ -7,10 +7,10 @@ use made::ms;
 
 /// Mean RTT of the last bin of a bulk upload over 2 Mbit/s and 60 ms, with a law (or none) where
 /// the data comes from.
-fn rtt_ms(lambda: Option<u64>) -> u64 {
+fn rtt_ms(lambda: Option<f64>) -> u64 {
     let mut s = made::path(2.0, ms(60), 700, 20);
     s.nodes[made::SENDER].window =
-        lambda.map(|l| made::algorithm!(algo::rwnd, "drwa", "lambda" = Value::Count(l)));
+        lambda.map(|l| made::algorithm!(algo::rwnd, "drwa", "lambda" = Value::Number(l)));
     let rows = made::series(&made::run(&s));
     rows.iter().rev().find_map(|row| row.rtt).map_or(0, |(_, middle, _)| middle.0 / 1_000_000)
 }
@@ -21,9 +21,9 @@ fn rtt_ms(lambda: Option<u64>) -> u64 {
 #[test]
 fn an_upload_is_held_at_lambda_times_the_smallest_rtt_by_the_window_of_its_acks() {
     assert!(rtt_ms(None) > 1_000);
-    for (lambda, expected) in [(32, 126), (48, 192)] {
+    for (lambda, expected) in [(2.0, 126), (3.0, 192)] {
         let found = rtt_ms(Some(lambda));
-        assert!(found.abs_diff(expected) * 100 <= expected * 6, "λ = {lambda}/16: {found} ms");
+        assert!(found.abs_diff(expected) * 100 <= expected * 6, "λ = {lambda}: {found} ms");
     }
 }
 
@@ -38,7 +38,7 @@ fn both_ways(form: &str) -> (f64, f64) {
         algo::rwnd,
         "drwa",
         "form" = Value::Choice(form),
-        "lambda" = Value::Count(28),
+        "lambda" = Value::Number(1.75),
         "alpha" = Value::Count(8),
         "quick" = Value::Flag(true),
     ));

@@ -35,19 +35,18 @@ class Sharing:
     queue: str = OPEN
 
 
-# λ of the agent's defaults, in sixteenths: receive window down, ACK-window rewriting up.
-LAMBDA = {"down": 48, "up": 28}
+# λ: receive window down, ACK-window rewriting up.
 BOUND: dict[Way, float] = {"down": 3.0, "up": 1.75}
 
 
 def windows(form: str, more: str = "") -> dict[Way, str]:
     """A form of the window law with the agent's constants."""
-    return {way: law(form, LAMBDA[way], more) for way in WAYS}
+    return {way: law(form, BOUND[way], more) for way in WAYS}
 
 
 def published() -> dict[Way, str]:
     """The paper's law, with its constants but for λ."""
-    return {way: f'{{ kind = "drwa", lambda = {LAMBDA[way]} }}' for way in WAYS}
+    return {way: f'{{ kind = "drwa", lambda = {BOUND[way]:g} }}' for way in WAYS}
 
 
 # A new form of the window law is one line here. `increment = 1` is the agent's default, `fair` its option.

@@ -47,16 +47,19 @@ class Control:
         return self.name if self.variant == "default" else f"{self.name}, {self.variant}"
 
 
-def law(form: str, sixteenths: int, more: str = "") -> str:
-    """The window law with the agent's constants; λ in sixteenths, as scenario files write it."""
-    return f'{{ kind = "drwa", form = "{form}", alpha = 8, quick = true, lambda = {sixteenths}{more} }}'
+def law(form: str, factor: float, more: str = "") -> str:
+    """The window law with the agent's constants; `factor` is λ."""
+    return f'{{ kind = "drwa", form = "{form}", alpha = 8, quick = true, lambda = {factor:g}{more} }}'
 
 
+ADAPTIVE = ", lambda_min = 1.25"
 # The window law as the agent runs it by its defaults: its name, its form and λ in the scenario, the ways that it is for.
 # Another form is a line more.
 LAWS = (
-    Control("window, λ 3", role="ours", window=law("agent", 48), ways=("down",)),
-    Control("ACKs, λ 1.75", role="ours", window=law("agent", 28), ways=("up",)),
+    Control("window", role="ours", window=law("agent", 1.75, ADAPTIVE), ways=("down",)),
+    Control("window, λ 3", role="ours", window=law("agent", 3.0), ways=("down",)),
+    Control("ACKs", role="ours", window=law("agent", 1.75, ADAPTIVE), ways=("up",)),
+    Control("ACKs, λ 1.75", role="ours", window=law("agent", 1.75), ways=("up",)),
 )
 GATE = Control(
     "gate",

@@ -31,8 +31,8 @@ use crate::cures::figures::{
 };
 use crate::cures::receive::taken;
 use crate::cures::{
-    AVERAGE, About, Applied, Cure, CureError, Extent, Figures, FlowStatus, LAMBDA, Lambda, Lifted,
-    Place, Result, Site, address, now_ns, read_law, window_law,
+    AVERAGE, About, Applied, Cure, CureError, Extent, Figures, FlowStatus, LAMBDA, LEAST_TEXT,
+    Lambda, Lifted, Place, Result, Site, address, now_ns, read_law, window_law,
 };
 use crate::kernel::layouts::DrwaLaw;
 use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlacePath};
@@ -68,11 +68,12 @@ const SECTION: Group = group! {
     /// forwards.
     [forward]
     enabled = "false", FLAG;
-    lambda = Lambda::DOWNLOAD.text, LAMBDA;
+    lambda = Lambda::AGENT.text, LAMBDA;
+    lambda_min = LEAST_TEXT, LAMBDA;
     average = "0.5", AVERAGE;
     quick = "true", FLAG;
     /// Flows through this host in one direction get equal rates, whatever their RTTs.
-    fair = "false", FLAG;
+    fair = "true", FLAG;
     start = "20 KB", Form::Plain(Unit::Bytes, None);
     /// Flows that are remembered, 1.1 KB of the kernel's memory each.
     flows = "16384", form::count("16", "1000000");
@@ -114,8 +115,8 @@ impl Settings {
     pub fn new(device: impl Into<String>) -> Settings {
         Settings {
             device: device.into(),
-            up: Some(window_law_up()),
-            down: Some(window_law_down()),
+            up: Some(window_law()),
+            down: Some(window_law()),
             start: Bytes(20_000),
             up_start: Bytes(20_000),
             pause: Duration::from_secs(2),
@@ -153,17 +154,6 @@ impl Settings {
             ..*before
         })
     }
-}
-
-/// The law of downloads.
-fn window_law_down() -> Law {
-    // Small windows grow here by a rule of their own (SMALL in acks.bpf.c).
-    Law { increment: 0, ..window_law() }
-}
-
-/// The law of uploads.
-fn window_law_up() -> Law {
-    Law { lambda: Lambda::UPLOAD.sixteenths(), ..window_law_down() }
 }
 
 /// Counters of this cure.
@@ -323,7 +313,7 @@ impl Cure for Acks {
         let shared = Shared::read(document)?;
         let (at, forward) = (document.section(&device::SECTION)?, document.section(&SECTION)?);
         let mut settings = Settings::new("");
-        let (mut up, mut down) = (window_law_up(), settings.down.take().unwrap_or_default());
+        let (mut up, mut down) = (window_law(), settings.down.take().unwrap_or_default());
         read_law(&at, &mut up)?;
         settings.up_start = at.bytes("start")?;
         if forward.flag("enabled")? {

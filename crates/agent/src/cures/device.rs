@@ -8,7 +8,7 @@ use algo::gate::qcut_d;
 use settings::form::{FLAG, choice, count, duration};
 use settings::{Form, Group, Result, group};
 
-use super::{AVERAGE, LAMBDA, Lambda};
+use super::{AVERAGE, LAMBDA, LEAST_TEXT, Lambda};
 use crate::section::Document;
 
 /// What controls uploads, and how.
@@ -36,11 +36,12 @@ pub const SECTION: Group = group! {
     hold = "true", FLAG;
     /// ACK-window rewriting: RTT that is allowed, in RTTmin; weight of the old rate; at once up;
     /// payload before anything is done.
-    lambda = Lambda::UPLOAD.text, LAMBDA;
+    lambda = Lambda::AGENT.text, LAMBDA;
+    lambda_min = LEAST_TEXT, LAMBDA;
     average = "0.5", AVERAGE;
     quick = "true", FLAG;
     /// Flows of this host in one direction get equal rates, whatever their RTTs.
-    fair = "false", FLAG;
+    fair = "true", FLAG;
     start = "20 KB", Form::Plain(Unit::Bytes, None);
     /// By the clsact discipline, where `tc filter` shows the programs, also on kernels that have TCX.
     clsact = "false", FLAG;

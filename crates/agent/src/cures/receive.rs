@@ -12,6 +12,7 @@ mod figures;
 pub(crate) mod headroom;
 mod settings;
 
+use algo::rwnd::adaptive::LAMBDA_ONE;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -40,9 +41,9 @@ use crate::undo::lease::{Leased, LeasedMap};
 
 /// A flow without a decision for this long is not shown, and forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Bounds of a law (`bpf/law.h`): window, bytes, and λ, sixteenths.
+/// Bounds of a law (`bpf/law.h`): window, bytes, and λ, in units of 1/256.
 const LARGEST: u64 = 1 << 30;
-const MAX_LAMBDA: u64 = 256;
+const MAX_LAMBDA: u64 = 16 * LAMBDA_ONE;
 /// Shortest time between two walks: a program that replaced our callback flags is noticed within it.
 const WALK_EVERY: Duration = Duration::from_secs(2);
 /// A walk may take one part in so many of the time: on hosts with many namespaces it is slow.
@@ -110,7 +111,7 @@ pub struct Receive {
     now: ReceiveConfig,
     settings: Settings,
     lifted: bool,
-    /// RTT that a trial permits, in sixteenths of RTTmin, without an upper bound of the window.
+    /// RTT that a trial permits, in RTTmin / 256, without an upper bound of the window.
     permitted: Option<u32>,
     link: PinnedLink,
     /// Number of the program.
@@ -308,7 +309,7 @@ impl Receive {
                     _ => "this network namespace".to_owned(),
                 }
             });
-        let lambda = self.settings.law.lambda as f64 / 16.0;
+        let lambda = self.settings.law.lambda;
         let verb = if self.settings.observe || self.lifted { "watching" } else { "holding" };
         format!("downloads: {verb} RTT at {lambda} times its minimum, for {scope}")
     }
@@ -461,7 +462,7 @@ impl Receive {
         let observe = (self.settings.observe || self.lifted).into();
         let mut law = self.now.law;
         if let Some(lambda) = self.permitted {
-            (law.lambda, law.max) = (lambda, LARGEST);
+            (law.lambda, law.lambda_min, law.max) = (lambda, lambda, LARGEST);
         }
         self.config.change(|config| *config = ReceiveConfig { observe, law, ..self.now })
     }
@@ -469,10 +470,10 @@ impl Receive {
     /// For a trial: permits this RTT on a path with this RTTmin, µs. Windows then follow the rate:
     /// a flow that they limit grows from round to round.
     pub(crate) fn permit(&mut self, rtt_us: u64, rtt_min_us: u64) -> Result<()> {
-        let lambda = (rtt_us * 16 + rtt_min_us / 2) / rtt_min_us.max(1);
+        let lambda = (rtt_us * LAMBDA_ONE + rtt_min_us / 2) / rtt_min_us.max(1);
         // A window at its upper bound permits less than λ does.
         let bounded = self.flows()?.iter().any(|flow| flow.wanted >= self.now.law.max);
-        let least = if bounded { 16 } else { self.now.law.lambda };
+        let least = if bounded { LAMBDA_ONE as u32 } else { self.now.law.lambda };
         self.permitted = Some((lambda.min(MAX_LAMBDA) as u32).max(least));
         self.lifted = false;
         self.write()

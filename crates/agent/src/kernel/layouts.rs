@@ -30,10 +30,16 @@ plain! {
         rate_form: u32,
         /// Weight of the old value in the average, in sixteenths.
         alpha: u32,
-        /// λ, the allowed RTT as a multiple of RTTmin, in sixteenths.
+        /// λ, the allowed RTT as a multiple of RTTmin, in units of 1/256.
         lambda: u32,
         /// 1: the average takes a larger value at once.
         quick: u32,
+        /// The smallest λ, where it adapts.
+        lambda_min: u32,
+        /// 1: λ and the rate adapt.
+        adaptive: u32,
+        /// Payload of a full segment.
+        mss: u64,
         /// Bytes that every decision adds to the window.
         increment: u64,
         /// Lower bound of the window, bytes.
@@ -102,6 +108,14 @@ plain! {
         probe_edge: u64,
         /// Minimum RTT of the probe so far, µs.
         probe_min_us: u64,
+        /// Delay of ACKs on their own way, up to a constant.
+        ack_delay_ns: i64,
+        /// The same when the round began.
+        begun_delay_ns: i64,
+        /// λ in units of 1/256; 0: that of the law.
+        lambda: u32,
+        /// The opposite direction's queue in the last round, µs.
+        beside_us: u32,
         /// Steps that the probe still has to wait for.
         probe_left: u32,
         /// Flags: a round has begun, an edge is pending, RTTmin is being probed, the state is
@@ -360,11 +374,15 @@ impl DrwaLaw {
     /// computes it.
     pub fn new(config: &Config, mss: u64, timestamps: bool) -> DrwaLaw {
         let max = config.max.0.clamp(1, 1 << 30);
+        let (lambda, lambda_min) = config.lambdas();
         DrwaLaw {
             rate_form: (config.form != Form::Paper).into(),
             alpha: config.alpha as u32,
-            lambda: config.lambda as u32,
+            lambda: lambda as u32,
             quick: config.quick.into(),
+            lambda_min: lambda_min.unwrap_or(lambda) as u32,
+            adaptive: lambda_min.is_some().into(),
+            mss,
             increment: config.increment.saturating_mul(mss).min(1 << 30),
             floor: config.min_window.saturating_mul(mss).clamp(1, max),
             max,

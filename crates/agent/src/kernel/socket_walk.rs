@@ -24,7 +24,7 @@ use crate::kernel::layouts::{CongestionConfig, ReceiveConfig, WalkSocket, WalkTa
 /// Version of the structs in `bpf/receive.h` and `bpf/congestion.h`. It is a part of the path of
 /// their pins, so that a new agent never reads the data of an older layout. A change of it loses
 /// the maps that an older agent hands over, so renaming alone is no reason for one.
-pub const LAYOUT: u32 = 5;
+pub const LAYOUT: u32 = 6;
 
 /// Attempts to shrink larger buffers before they are cut, and the time between two: half a second
 /// in all, some round trips.

@@ -47,8 +47,8 @@ impl View<'_> {
 
 /// The agent's default λ where it helps one of these flows, else that for low delay; `None` where
 /// neither does. The law allows an RTT of λ · RTTmin.
-fn lambda(direction: Lambda, flows: &[&Flow]) -> Option<f64> {
-    [direction.default, direction.low_delay]
+fn lambda(flows: &[&Flow]) -> Option<f64> {
+    [Lambda::AGENT.default, Lambda::AGENT.low_delay]
         .into_iter()
         .find(|lambda| flows.iter().any(|flow| helps(flow, *lambda)))
 }
@@ -231,14 +231,11 @@ mod tests {
 
     #[test]
     fn lambda_is_the_agents_own_and_smaller_where_the_queue_is_short() {
-        let of = |direction, median: f64, p95: f64| {
-            lambda(direction, &[&flow(Way::Download, 60.0, median, p95)])
-        };
-        assert_eq!(of(Lambda::DOWNLOAD, 1_500.0, 2_000.0), Some(3.0));
-        assert_eq!(of(Lambda::DOWNLOAD, 150.0, 170.0), Some(1.5));
-        assert_eq!(of(Lambda::UPLOAD, 150.0, 170.0), Some(1.75));
-        assert_eq!(of(Lambda::UPLOAD, 115.0, 125.0), Some(1.5));
-        assert_eq!(of(Lambda::DOWNLOAD, 90.0, 100.0), None);
+        let of = |median: f64, p95: f64| lambda(&[&flow(Way::Download, 60.0, median, p95)]);
+        assert_eq!(of(1_500.0, 2_000.0), Some(1.75));
+        assert_eq!(of(150.0, 170.0), Some(1.75));
+        assert_eq!(of(115.0, 125.0), Some(1.5));
+        assert_eq!(of(90.0, 100.0), None);
     }
 
     #[test]

@@ -197,12 +197,12 @@ impl Controller {
         }
         let acks = self.wanted.acks.as_ref().filter(|_| cures.acks.is_some());
         if let Some(up) = acks.and_then(|acks| acks.up.as_ref()) {
-            let lambda = up.lambda as f64 / 16.0;
+            let lambda = up.lambda;
             let when = if about.is_empty() { "" } else { " while none does" };
             about.push(format!("uploads at {lambda} times RTTmin by ACK-window rewriting{when}"));
         }
         if let Some(down) = acks.and_then(|acks| acks.down.as_ref()) {
-            let lambda = down.lambda as f64 / 16.0;
+            let lambda = down.lambda;
             about.push(format!("downloads of hosts behind this one at {lambda} times RTTmin"));
         }
         about

@@ -1,6 +1,8 @@
 //! What the law has decided, for what is added to it: [`super::opposite`], [`super::fair`],
 //! [`super::receiving`]; and the bounds of all of them.
 
+use super::adaptive::LAMBDA_ONE;
+
 /// Largest window (RFC 7323 section 2.3: 2³⁰), and largest count of bytes in a round: products then
 /// fit 64 bits.
 pub(super) const MAX_BYTES: u64 = 1 << 30;
@@ -16,7 +18,7 @@ pub const MIN_RTT_US: u64 = 1_000;
 /// The law of one flow after its last sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decided {
-    /// λ in sixteenths, at most 256.
+    /// λ in units of 1/256, at most 4,096.
     pub lambda: u64,
     /// Mean RTT of the last round, µs; zero before its end.
     pub round_rtt_us: u64,
@@ -36,6 +38,8 @@ pub struct Decided {
     pub mss: u64,
     /// Flows of one host get equal rates.
     pub fair: bool,
+    /// λ and the rate adapt.
+    pub adaptive: bool,
 }
 
 impl Decided {
@@ -46,6 +50,11 @@ impl Decided {
 
     /// The queue that λ allows beside an RTTmin, µs.
     pub fn allowed_us(&self, rtt_min_us: u64) -> u64 {
-        rtt_min_us * self.lambda.saturating_sub(16) / 16
+        allowed_us(rtt_min_us, self.lambda)
     }
+}
+
+/// The queue that λ (units of 1/256) allows beside an RTTmin, µs.
+pub(super) fn allowed_us(rtt_min_us: u64, lambda: u64) -> u64 {
+    rtt_min_us * lambda.saturating_sub(LAMBDA_ONE) / LAMBDA_ONE
 }

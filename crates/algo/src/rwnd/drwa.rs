@@ -46,6 +46,7 @@ use alloc::vec::Vec;
 
 use units::{Bytes, Duration, Instant};
 
+use super::adaptive::{self, BESIDE, LAMBDA_ONE};
 use super::decided::{Decided, MAX_BYTES, MAX_RATE, MAX_RTT_US};
 use super::path::Places;
 use super::receiving::{Arrival, Receiving};
@@ -93,8 +94,11 @@ config! {
         /// Weight of the old value in the average, in sixteenths. 14 (7/8) is what the prototypes of this project were
         /// measured with in the paper's form; the independent port uses 8 (1/2).
         alpha: u64 = 14, 0, 15;
-        /// Aggressiveness λ in sixteenths: the RTT that is allowed, in RTTmin. 48 is λ = 3, as in the independent port.
-        lambda: u64 = 48, 1, 256;
+        /// Aggressiveness λ: the RTT that is allowed, in RTTmin; sixteenths count. 3 as in the independent port.
+        lambda: f64 = 3.0, 0.0625, 16.0;
+        /// λ adapts to how much the link varies, between this and `lambda`, and the rate is the largest of the last
+        /// seconds ([`super::adaptive`]). Off by default; not with `form = "paper"`.
+        lambda_min: Option<f64> = None, Some(0.0625), Some(16.0);
         /// Where RTT samples come from.
         estimator: Estimator = Estimator::Timestamps;
         /// The average jumps up to a larger value at once.
@@ -117,6 +121,16 @@ config! {
     }
 }
 
+impl Config {
+    /// λ in units of 1/256, rounded to sixteenths, and the smallest one where it adapts.
+    pub fn lambdas(&self) -> (u64, Option<u64>) {
+        let units = |lambda: f64| (lambda * 16.0 + 0.5) as u64 * (LAMBDA_ONE / 16);
+        let lambda = units(self.lambda);
+        let adapts = self.lambda_min.filter(|_| self.form != Form::Paper);
+        (lambda, adapts.map(|least| units(least).min(lambda)))
+    }
+}
+
 /// The constants of [`decide`], as the eBPF program has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Law {
@@ -124,8 +138,12 @@ pub struct Law {
     pub rate_form: bool,
     /// Weight of the old value, in sixteenths, at most 15.
     pub alpha: u64,
-    /// λ in sixteenths, at most 256.
+    /// λ in units of 1/256, at most 4,096.
     pub lambda: u64,
+    /// The smallest λ, where it adapts ([`super::adaptive`]).
+    pub lambda_min: u64,
+    /// λ and the rate adapt.
+    pub adaptive: bool,
     /// The average jumps to a larger value at once.
     pub quick: bool,
     /// Bytes that every decision adds.
@@ -147,6 +165,8 @@ pub struct Round {
     pub rtt_us: u64,
     /// Smallest RTT of the connection, µs.
     pub rtt_min_us: u64,
+    /// What the queue of the opposite direction has of the RTT, µs.
+    pub beside_us: u64,
 }
 
 /// The averages over all rounds; zero before the first one.
@@ -156,6 +176,8 @@ pub struct Estimate {
     pub cwnd: u64,
     /// The average rate, in bytes per second.
     pub rate: u64,
+    /// λ in units of 1/256; zero: that of the law.
+    pub lambda: u64,
 }
 
 /// One decision: a pure function of the round, so that a test can compare it with the eBPF program.
@@ -165,17 +187,35 @@ pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
     let rtt = round.rtt_us.clamp(rtt_min, MAX_RTT_US);
     let elapsed = round.elapsed_us.max(1);
     let bytes = round.bytes.min(MAX_BYTES);
-    let lambda = law.lambda.min(256);
+    let new = (bytes * 1_000_000 / elapsed).min(MAX_RATE);
+    let mut lambda = law.bounded(old.lambda);
 
     let cwnd = average(law, old.cwnd, (bytes * rtt / elapsed).min(MAX_BYTES));
-    let rate = average(law, old.rate, (bytes * 1_000_000 / elapsed).min(MAX_RATE));
+    let rate =
+        if law.adaptive { adaptive::rate(old.rate, new) } else { average(law, old.rate, new) };
+    if law.adaptive {
+        let queue = rtt.saturating_sub(rtt_min + BESIDE * round.beside_us.min(MAX_RTT_US));
+        lambda = law.bounded(adaptive::lambda(lambda, queue, rtt_min));
+    }
     let target = if law.rate_form {
-        // λ last: 2³² · 2²⁵ · 2⁸ would not fit 64 bits.
-        rate * rtt_min / 1_000_000 * lambda / 16
+        // λ last: 2³² · 2²⁵ · 2¹² would not fit 64 bits.
+        rate * rtt_min / 1_000_000 * lambda / LAMBDA_ONE
     } else {
-        cwnd * lambda * rtt_min / (16 * rtt)
+        // Sixteenths: 2³⁰ · 2⁸ · 2²⁵ fit 64 bits.
+        cwnd * (lambda / 16) * rtt_min / (16 * rtt)
     };
-    (Estimate { cwnd, rate }, target.saturating_add(law.increment).max(law.floor).min(law.max))
+    (
+        Estimate { cwnd, rate, lambda },
+        target.saturating_add(law.increment).max(law.floor).min(law.max),
+    )
+}
+
+impl Law {
+    /// λ within its bounds, which may have changed; zero: none was found yet.
+    fn bounded(&self, lambda: u64) -> u64 {
+        let max = self.lambda.min(16 * LAMBDA_ONE);
+        if lambda == 0 || !self.adaptive { max } else { lambda.max(self.lambda_min).min(max) }
+    }
 }
 
 fn average(law: &Law, old: u64, new: u64) -> u64 {
@@ -233,6 +273,11 @@ pub struct Drwa {
     /// Mean RTT of the last round, µs; zero before the first sample.
     rtt_us: u64,
     rtt_min_us: u64,
+    /// The opposite direction's queue in the last round, µs.
+    beside_us: u64,
+    /// Delay of ACKs on their way here, up to a constant, ns; and when the round began.
+    ack_delay_ns: i64,
+    begun_delay_ns: i64,
     rtt_min_at: Instant,
     rtt_min_age: Option<Duration>,
     probe: Option<Probe>,
@@ -264,10 +309,13 @@ impl Drwa {
     pub fn alone(config: Config, setup: &Setup) -> Drwa {
         let max = config.max.0.clamp(1, MAX_BYTES);
         let floor = config.min_window.saturating_mul(setup.mss.0).clamp(1, max);
+        let (lambda, lambda_min) = config.lambdas();
         let law = Law {
             rate_form: config.form != Form::Paper,
             alpha: config.alpha,
-            lambda: config.lambda,
+            lambda,
+            lambda_min: lambda_min.unwrap_or(lambda),
+            adaptive: lambda_min.is_some(),
             quick: config.quick,
             increment: config.increment.saturating_mul(setup.mss.0).min(MAX_BYTES),
             floor,
@@ -283,6 +331,9 @@ impl Drwa {
             fair: config.fair && config.form == Form::Agent,
             window_rtt: by_window.then(WindowRtt::default),
             rtt_us: 0,
+            beside_us: 0,
+            ack_delay_ns: 0,
+            begun_delay_ns: 0,
             rtt_min_us: config.rtt_min_seed.map_or(MAX_RTT_US, micros),
             rtt_min_at: Instant::ZERO,
             rtt_min_age: config.rtt_min_age,
@@ -302,10 +353,20 @@ impl Drwa {
         self.rtt_min_us = self.rtt_min_us.min(micros(rtt));
     }
 
+    /// The queue of the opposite direction in the last round.
+    pub(super) fn set_beside(&mut self, us: u32) {
+        self.beside_us = us.into();
+    }
+
+    /// The delay of the ACK that has just come, on its own way, up to a constant.
+    pub(super) fn set_ack_delay(&mut self, ns: i64) {
+        self.ack_delay_ns = ns;
+    }
+
     /// What the law has decided so far.
     pub(super) fn decided(&self) -> Decided {
         Decided {
-            lambda: self.law.lambda.min(256),
+            lambda: self.law.bounded(self.estimate.lambda),
             round_rtt_us: self.rtt_us,
             rtt_min_us: self.rtt_min_us,
             rate: self.estimate.rate,
@@ -315,6 +376,7 @@ impl Drwa {
             max: self.law.max,
             mss: self.mss,
             fair: self.fair,
+            adaptive: self.law.adaptive,
         }
     }
 
@@ -387,6 +449,7 @@ impl Drwa {
         self.rtt_sum_us = 0;
         self.rtt_count = 0;
         self.silence = Duration::ZERO;
+        self.begun_delay_ns = self.ack_delay_ns;
     }
 
     /// Data reached the application: the end of the round when an RTT has passed.
@@ -397,14 +460,26 @@ impl Drwa {
         }
         let rtt_us = self.rtt_estimate();
         let elapsed_us = now.since(begun).0 / 1_000;
-        if rtt_us == 0 || elapsed_us < rtt_us {
+        let ended = if self.law.adaptive {
+            let (min, bytes) = (self.rtt_min_us, (copied - from).0);
+            adaptive::round_ends(elapsed_us, rtt_us, min, bytes, self.mss, self.rtt_count)
+        } else {
+            elapsed_us >= rtt_us
+        };
+        if rtt_us == 0 || !ended {
             return;
         }
         self.rtt_us = rtt_us;
         let idle = elapsed_us > 2 * rtt_us && self.silence.0 / 1_000 > rtt_us;
         if !idle {
-            let round =
-                Round { elapsed_us, bytes: (copied - from).0, rtt_us, rtt_min_us: self.rtt_min_us };
+            let sooner_ns = self.begun_delay_ns.saturating_sub(self.ack_delay_ns);
+            let elapsed_us = match self.law.adaptive {
+                true => adaptive::elapsed(elapsed_us, sooner_ns, rtt_us),
+                false => elapsed_us,
+            };
+            let (bytes, rtt_min_us, beside_us) =
+                ((copied - from).0, self.rtt_min_us, self.beside_us);
+            let round = Round { elapsed_us, bytes, rtt_us, rtt_min_us, beside_us };
             (self.estimate, self.window) = decide(&self.law, &self.estimate, &round);
         }
         self.begin_round(now, copied);
@@ -448,6 +523,7 @@ impl WindowControl for Drwa {
         let (law, ended) = (self.decided(), round != self.round_began_ns());
         if let Some(receiving) = &mut self.receiving {
             receiving.on_law(&law, now, sample.copied.0, ended);
+            self.beside_us = receiving.beside_us().into();
         }
         (self.window() != before).then_some(self.window())
     }

@@ -86,7 +86,9 @@ fn the_rtt_settles_at_lambda_times_its_minimum_with_full_goodput() {
             [(Estimator::Timestamps, 48), (Estimator::Window, 48), (Estimator::Timestamps, 32)]
         {
             for (alpha, quick) in [(14, false), (8, false), (8, true)] {
-                let config = Config { form, alpha, quick, lambda, estimator, ..published() };
+                let factor = lambda as f64 / 16.0;
+                let config =
+                    Config { form, alpha, quick, lambda: factor, estimator, ..published() };
                 let (rtt, rate) =
                     Path::new(config.clone(), &Setup::default()).run(10, RATE, RTT_MIN);
                 // The steps of 10 ms round what the window estimator sees up, by at most one step.
@@ -184,7 +186,7 @@ fn a_latecomer_with_the_shared_minimum_does_not_take_the_queue_for_the_path() {
 fn an_aged_minimum_follows_a_longer_route_and_the_papers_does_not() {
     let after = |age| {
         let config =
-            Config { rtt_min_age: age, form: Form::Rate, lambda: 20, quick: true, ..published() };
+            Config { rtt_min_age: age, form: Form::Rate, lambda: 1.25, quick: true, ..published() };
         let mut path = Path::new(config, &Setup::default());
         path.run(5, RATE, Duration::from_millis(30));
         path.run(20, RATE, Duration::from_millis(150)).1
@@ -225,7 +227,9 @@ fn two_windows(increment: u64, rtt_min_us: [u64; 2]) -> ([u64; 2], u64) {
     let law = Law {
         rate_form: false,
         alpha: 14,
-        lambda: 48,
+        lambda: 3 * LAMBDA_ONE,
+        lambda_min: 3 * LAMBDA_ONE,
+        adaptive: false,
         quick: false,
         increment,
         floor: 2_896,
@@ -237,8 +241,13 @@ fn two_windows(increment: u64, rtt_min_us: [u64; 2]) -> ([u64; 2], u64) {
         // 1 byte per µs.
         rtt_us = (windows[0] + windows[1]).max(60_000);
         for i in 0..2 {
-            let round =
-                Round { elapsed_us: rtt_us, bytes: windows[i], rtt_us, rtt_min_us: rtt_min_us[i] };
+            let round = Round {
+                elapsed_us: rtt_us,
+                bytes: windows[i],
+                rtt_us,
+                rtt_min_us: rtt_min_us[i],
+                beside_us: 0,
+            };
             (estimates[i], windows[i]) = decide(&law, &estimates[i], &round);
         }
     }
@@ -265,7 +274,9 @@ fn no_input_overflows_the_decision() {
     let top = Law {
         rate_form: false,
         alpha: 15,
-        lambda: 256,
+        lambda: u64::MAX,
+        lambda_min: u64::MAX,
+        adaptive: false,
         quick: false,
         increment: u64::MAX,
         floor: 1,
@@ -278,10 +289,11 @@ fn no_input_overflows_the_decision() {
                 bytes: u64::MAX,
                 rtt_us: value,
                 rtt_min_us: u64::MAX,
+                beside_us: u64::MAX,
             };
-            let law = Law { rate_form, ..top };
+            let law = Law { rate_form, adaptive: rate_form, ..top };
             let (estimate, window) =
-                decide(&law, &Estimate { cwnd: MAX_BYTES, rate: MAX_RATE }, &round);
+                decide(&law, &Estimate { cwnd: MAX_BYTES, rate: MAX_RATE, lambda: value }, &round);
             assert!(window <= MAX_BYTES && estimate.cwnd <= MAX_BYTES && estimate.rate <= MAX_RATE);
         }
     }
@@ -293,14 +305,23 @@ fn a_decision_of_the_independent_port_comes_out_the_same() {
     let law = Law {
         rate_form: false,
         alpha: 8,
-        lambda: 48,
+        lambda: 3 * LAMBDA_ONE,
+        lambda_min: 3 * LAMBDA_ONE,
+        adaptive: false,
         quick: false,
         increment: 0,
         floor: 2_896,
         max: MAX_BYTES,
     };
-    let round = Round { elapsed_us: 90_000, bytes: 60_000, rtt_us: 90_000, rtt_min_us: 60_000 };
-    let (estimate, window) = decide(&law, &Estimate { cwnd: 40_000, rate: 0 }, &round);
+    let round = Round {
+        elapsed_us: 90_000,
+        bytes: 60_000,
+        rtt_us: 90_000,
+        rtt_min_us: 60_000,
+        beside_us: 0,
+    };
+    let (estimate, window) =
+        decide(&law, &Estimate { cwnd: 40_000, ..Estimate::default() }, &round);
     assert_eq!((estimate.cwnd, window), (50_000, 100_000));
 }
 

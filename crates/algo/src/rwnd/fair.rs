@@ -2,7 +2,7 @@
 //!
 //! signal: rate and smallest RTT of each flow at its decisions · model: flows in one direction share
 //! the access link. Each adds itself once per slot of a second; the slot before has the mean rate
-//! and the smallest RTTmin of all · action: a flow's window follows its rate moved towards the mean by
+//! and mean λ and the smallest RTTmin of all · action: a flow's window follows its rate moved towards the mean by
 //! an eighth (β), and all flows allow the same queue.
 //!
 //! Why: the law multiplies every window at a bottleneck by the same factor, so windows keep their
@@ -31,7 +31,7 @@
 
 use units::Instant;
 
-use super::decided::{Decided, MAX_RTT_US};
+use super::decided::{Decided, MAX_RTT_US, allowed_us};
 
 /// How long flows add themselves; a flow alone for one slot decides alone. Round trips are shorter.
 const SLOT_NS: u64 = 1_000_000_000;
@@ -51,6 +51,7 @@ const GAIN: u64 = 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Slot {
     rates: u64,
+    lambdas: u64,
     flows: u64,
     rtt_min_us: u64,
     rtt_max_us: u64,
@@ -74,6 +75,8 @@ pub struct Shares {
 pub struct Share {
     /// Mean rate of all flows, bytes per second.
     pub mean: u64,
+    /// Mean λ of all, in units of 1/256.
+    pub lambda: u64,
     /// Smallest RTTmin of all, µs.
     pub rtt_min_us: u64,
     /// The queue is being emptied.
@@ -100,9 +103,10 @@ impl Shares {
             }
             slot.rtt_max_us = slot.rtt_max_us.max(law.round_rtt_us);
             slot.rates += law.rate;
+            slot.lambdas += law.lambda;
             slot.flows += 1;
         }
-        let Slot { rates, flows, rtt_min_us, rtt_max_us } = self.last;
+        let Slot { rates, lambdas, flows, rtt_min_us, rtt_max_us } = self.last;
         if flows < 2 {
             return None;
         }
@@ -113,7 +117,7 @@ impl Shares {
             self.drain_until_ns = now.0 + DRAIN_ROUNDS * rtt_max_us * 1_000;
         }
         let drains = now.0 < self.drain_until_ns;
-        Some(Share { mean: rates / flows, rtt_min_us, drains })
+        Some(Share { mean: rates / flows, lambda: lambdas / flows, rtt_min_us, drains })
     }
 }
 
@@ -126,7 +130,7 @@ pub fn fair_window(law: &Decided, share: Share, rate: u64, added_us: u32) -> u64
         // 0.796 with a whole one, 0.863 with three quarters.
         return law.bounded(rate * rtt_min / 1_000_000 / 2);
     }
-    let queue = law.allowed_us(share.rtt_min_us.min(rtt_min));
+    let queue = allowed_us(share.rtt_min_us.min(rtt_min), share.lambda);
     let us = rtt_min + queue + u64::from(added_us);
     let own = rate * us / 1_000_000;
     let towards = share.mean.min(rate + GAIN * rate);

@@ -323,6 +323,9 @@ impl Flow {
         if let Some(rtt_min) = rtt_min {
             law.learn_rtt_min(Duration::from_micros(rtt_min));
         }
+        if up && stamped {
+            law.set_ack_delay(self.outer.clock.delay());
+        }
         let room = d.edge.map_or(0, |edge| edge.wrapping_sub(upto) as i32).max(0);
         law.on_sample(
             now,
@@ -337,10 +340,11 @@ impl Flow {
             },
         );
         let ended = begun != law.round_began_ns();
-        let law = &law.decided();
         if ended {
-            d.opposite.end_round(law, now, d.passed, up);
+            d.opposite.end_round(&law.decided(), now, d.passed, up);
+            law.set_beside(d.opposite.mean_us());
         }
+        let law = &law.decided();
         // Until the first round has ended the window passes unchanged.
         if law.round_rtt_us == 0 {
             return;

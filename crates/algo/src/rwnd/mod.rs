@@ -11,6 +11,7 @@ use units::{Bytes, Duration, Instant};
 
 use path::Places;
 
+pub mod adaptive;
 pub mod afc;
 pub mod autotune;
 pub mod decided;

@@ -15,6 +15,7 @@
 
 use units::Instant;
 
+use super::adaptive::LAMBDA_ONE;
 use super::decided::{Decided, MAX_BYTES, MAX_RATE, MAX_RTT_US};
 use super::fair::{Share, fair_window};
 
@@ -48,6 +49,11 @@ impl Opposite {
     /// What the opposite queue adds to the window, as time in µs.
     pub fn added_us(&self) -> u32 {
         self.added_us
+    }
+
+    /// The mean of the opposite queue in the last round, µs.
+    pub fn mean_us(&self) -> u32 {
+        self.mean_us
     }
 
     /// Ends a round of the law. `bytes`: the direction's byte count so far; `up`: it is an upload.
@@ -89,6 +95,10 @@ impl Opposite {
         } else if rate > self.rate || large == 0 || own >= left / 2 {
             self.rate = (3 * self.rate + rate) / 4;
         }
+        // The largest rate of seconds bridges what that average does.
+        if law.adaptive {
+            self.rate = law.rate;
+        }
         let (last, before) = (u64::from(self.mean_us), u64::from(self.before_us));
         let mut ahead = if mean > last && last >= before {
             mean + (mean - last).min(large / 2)
@@ -114,7 +124,8 @@ impl Opposite {
         if self.added_us == 0 {
             return law.window;
         }
-        let us = law.rtt_min_us.min(MAX_RTT_US) * law.lambda / 16 + u64::from(self.added_us);
+        let us =
+            law.rtt_min_us.min(MAX_RTT_US) * law.lambda / LAMBDA_ONE + u64::from(self.added_us);
         law.bounded(self.rate * us / 1_000_000)
     }
 }

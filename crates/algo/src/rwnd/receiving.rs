@@ -92,6 +92,11 @@ impl Receiving {
         self.target = Some(if self.grown { window } else { growth_window(window, law) });
     }
 
+    /// The opposite direction's queue in the last round, µs.
+    pub fn beside_us(&self) -> u32 {
+        self.opposite.mean_us()
+    }
+
     /// The window in place of the law's own; `None` before its first decision.
     pub fn target(&self) -> Option<u64> {
         self.target

@@ -26,12 +26,12 @@ from unbloat.lab.setup.tcp_settings import Flow, Plan, is_tcp
 
 Law = dict[str, Any]
 
-# The law as it is with an agent: lambda and weights in sixteenths.
+# A weight of the law is in sixteenths, with the agent a number below one.
 SIXTEENTHS = 16
 # Where packets of a node go out: as in `opens`, the far end is called so.
 FAR = "server"
 # Parameters of a law on forwarded ACKs.
-FORWARDED = ("lambda", "average", "quick", "fair", "start")
+FORWARDED = ("lambda", "lambda_min", "average", "quick", "fair", "start")
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Cure:
             (self.forward, "windows on ACKs of forwarded downloads"),
         ]
         words = [
-            f"{what} (λ {law['lambda'] / SIXTEENTHS:g}, {law['form']})"
+            f"{what} (λ {law['lambda']:g}, {law['form']})"
             for law, what in parts
             if law
         ]
@@ -187,8 +187,8 @@ def unsupported_law(law: Law) -> list[str]:
             f"window {law['kind']} is no law of a stock kernel, nor of unbloat-agent (fixed, autotune and drwa are)"
         ]
     found = []
-    if law["lambda"] < SIXTEENTHS:
-        found.append(f"window.lambda = {law['lambda']}: unbloat-agent wants {SIXTEENTHS} at least")
+    if law["lambda"] < 1:
+        found.append(f"window.lambda = {law['lambda']:g}: unbloat-agent wants 1 at least")
     if law["estimator"] != "timestamps":
         found.append(
             "window.estimator window: unbloat-agent measures by timestamps where there are any"
@@ -255,7 +255,8 @@ def law_keys(law: Law | None) -> dict[str, object]:
     if law is None:
         return {}
     return {
-        "lambda": law["lambda"] / SIXTEENTHS,
+        "lambda": law["lambda"],
+        "lambda_min": law["lambda"] if law["lambda_min"] is None else law["lambda_min"],
         "form": form(law),
         "average": law["alpha"] / SIXTEENTHS,
         "quick": law["quick"],

@@ -10,7 +10,7 @@ use algo::rwnd::drwa::{Config as Law, Form};
 use units::Bytes;
 
 use super::headroom;
-use crate::cures::{AVERAGE, LAMBDA, Lambda, Prefix, Result, read_law, window_law};
+use crate::cures::{AVERAGE, LAMBDA, LEAST_TEXT, Lambda, Prefix, Result, read_law, window_law};
 use crate::kernel;
 use crate::kernel::layouts::{DrwaLaw, ReceiveConfig};
 use crate::section::{Document, SCOPE};
@@ -22,7 +22,9 @@ pub(super) const SECTION: Group = group! {
     [receive]
     enabled = "true", FLAG;
     /// RTT that is allowed, in RTTmin: 1.5 for low delay, 3 for links whose rate changes much.
-    lambda = Lambda::DOWNLOAD.text, LAMBDA;
+    lambda = Lambda::AGENT.text, LAMBDA;
+    /// The smallest λ: it adapts to how much the path varies, between this and `lambda`.
+    lambda_min = LEAST_TEXT, LAMBDA;
     /// "rate" averages the rate, "paper" the window, as the paper does.
     form = "rate", choice(&["rate", "paper"]);
     /// Weight of the old value in the average.
@@ -30,12 +32,12 @@ pub(super) const SECTION: Group = group! {
     /// The average jumps up to a larger value at once.
     quick = "true", FLAG;
     /// Flows of this host in one direction get equal rates, whatever their RTTs.
-    fair = "false", FLAG;
+    fair = "true", FLAG;
     /// Smallest window, segments.
     floor = "2", form::count("1", "1000");
     /// Segments that every decision adds: small windows grow again, those at one bottleneck become
     /// alike, for a little more delay.
-    increment = "1", form::count("0", "1000");
+    increment = "0", form::count("0", "1000");
     /// Largest window.
     largest = "1 GiB", bytes("64 KiB", "1 GiB");
     /// Received before anything is done: handshakes and short replies keep the kernel's window.

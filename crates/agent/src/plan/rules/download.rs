@@ -1,7 +1,6 @@
 //! Downloads behind a standing queue: the receive window follows the delay (DRWA).
 
 use super::{Rule, View, bloated, by_law, helps, lambda, toml};
-use crate::cures::Lambda;
 use crate::kernel::FeatureId;
 use crate::kernel::socket_walk;
 use crate::plan::advice::{Advice, Expectation, Rank};
@@ -15,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(view: &View<'_>) -> Vec<Advice> {
     let flows = bloated(view, Way::Download, false);
-    let Some(lambda) = lambda(Lambda::DOWNLOAD, &flows) else { return Vec::new() };
+    let Some(lambda) = lambda(&flows) else { return Vec::new() };
     let flows: Vec<_> = flows.into_iter().filter(|flow| helps(flow, lambda)).collect();
     let Some(flow) = flows.first() else { return Vec::new() };
     let title = "Downloads: the receive window follows the delay (DRWA)";
@@ -72,9 +71,9 @@ mod tests {
         let case = Case::new(vec![flow(Way::Download, 60.0, 1_560.0, 2_060.0)]);
         let [advice] = &check(&case.view())[..] else { panic!() };
         let expects = advice.expects.as_ref().unwrap();
-        assert_eq!((expects.to_ms, expects.from_ms), (180.0, (1_560.0, 2_060.0)));
-        assert_eq!((expects.queue_bytes, expects.goodput_bps), ((1_500_000.0, 120_000.0), 8e6));
-        assert_eq!(advice.settings[1], ("receive.lambda", "3.0".to_owned()));
+        assert_eq!((expects.to_ms, expects.from_ms), (105.0, (1_560.0, 2_060.0)));
+        assert_eq!((expects.queue_bytes, expects.goodput_bps), ((1_500_000.0, 45_000.0), 8e6));
+        assert_eq!(advice.settings[1], ("receive.lambda", "1.75".to_owned()));
         assert_eq!((advice.sure, advice.configured()), (Confidence::High, true));
         assert!(
             advice.changes[0]

@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(view: &View<'_>) -> Vec<Advice> {
     let flows = bloated(view, Way::Download, true);
-    match lambda(Lambda::DOWNLOAD, &flows) {
+    match lambda(&flows) {
         Some(lambda) => {
             let flows: Vec<_> = flows.into_iter().filter(|flow| helps(flow, lambda)).collect();
             let Some(flow) = flows.first() else { return Vec::new() };
@@ -76,7 +76,7 @@ fn unseen(view: &View<'_>) -> Option<Advice> {
     {
         return None;
     }
-    let mut advice = start(view, Lambda::DOWNLOAD.default);
+    let mut advice = start(view, Lambda::AGENT.default);
     advice.finding = "forwarded-traffic";
     advice.sure = Confidence::Low;
     advice.why.insert(
@@ -89,7 +89,7 @@ fn unseen(view: &View<'_>) -> Option<Advice> {
     );
     advice.hopes.push(format!(
         "RTT of each download at most λ · RTTmin, λ = {}; goodput unchanged",
-        Lambda::DOWNLOAD.default
+        Lambda::AGENT.default
     ));
     advice.unknown.push(
         "their RTT: sockets do not show what is passed on; a capture of the uplink (--capture) does"
@@ -114,7 +114,7 @@ mod tests {
         let [advice] = &check(&case.view())[..] else { panic!() };
         assert_eq!(
             (advice.cure, advice.expects.as_ref().map(|e| e.to_ms)),
-            ("forward", Some(180.0))
+            ("forward", Some(105.0))
         );
         assert!(advice.why.iter().any(|line| line.contains("pfifo_fast")), "{:?}", advice.why);
     }

@@ -16,9 +16,9 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(view: &View<'_>) -> Vec<Advice> {
     let flows: Vec<&Flow> =
-        view.seen.of(Way::Upload, |flow| flow.bloated() && helps(flow, Lambda::UPLOAD.low_delay));
+        view.seen.of(Way::Upload, |flow| flow.bloated() && helps(flow, Lambda::AGENT.low_delay));
     let Some(flow) = flows.first() else { return Vec::new() };
-    let Some(lambda) = lambda(Lambda::UPLOAD, &flows) else { return Vec::new() };
+    let Some(lambda) = lambda(&flows) else { return Vec::new() };
     let mut all = Vec::new();
     if view.here() && view.host.modem.is_some() {
         all.push(gate(view, &flows, flow));
@@ -129,7 +129,7 @@ mod tests {
             [("uplink.mode", "\"acks\"".to_owned()), ("uplink.lambda", "1.75".to_owned())]
         );
         let up = acks::Settings::new("").up.unwrap();
-        assert_eq!(up.lambda as f64 / 16.0, Lambda::UPLOAD.default);
+        assert_eq!(up.lambda, Lambda::AGENT.default);
         assert!(advice.changes[0].contains("eth0") && advice.configured());
     }
 

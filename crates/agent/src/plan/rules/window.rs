@@ -90,7 +90,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
         .unknown
         .push("what the path carries: nothing was ever in the way but the window".to_owned());
     advice.sure = Confidence::Medium;
-    let lambda = Lambda::DOWNLOAD.default;
+    let lambda = Lambda::AGENT.default;
     let mut beside = Advice::new(
         "receive",
         "receive-window",

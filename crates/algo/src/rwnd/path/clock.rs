@@ -38,6 +38,11 @@ pub struct FarClock {
 }
 
 impl FarClock {
+    /// Delay of the last segment with a new timestamp, up to a constant, ns.
+    pub fn delay(&self) -> i64 {
+        self.delay
+    }
+
     /// Takes the timestamp of a segment from the far end.
     pub fn tick(&mut self, now: Instant, stamp: u32) {
         let now = now.0;
