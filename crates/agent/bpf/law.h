@@ -33,6 +33,17 @@ static __always_inline __u64 law_max(__u64 a, __u64 b)
 	return a > b ? a : b;
 }
 
+/* Subtraction and addition that saturate. */
+static __always_inline __u64 law_less(__u64 a, __u64 b)
+{
+	return a > b ? a - b : 0;
+}
+
+static __always_inline __u64 law_more(__u64 a, __u64 b)
+{
+	return a + b < a ? ~0ull : a + b;
+}
+
 /* λ counts in units of 1/256; at most 16. The constants of crates/algo/src/rwnd/adaptive.rs. */
 #define LAMBDA_ONE 256
 #define LAMBDA_MAX (16 * LAMBDA_ONE)
@@ -41,6 +52,7 @@ static __always_inline __u64 law_max(__u64 a, __u64 b)
 #define ADAPTIVE_EMPTY_NUM 3
 #define ADAPTIVE_EMPTY_DEN 16
 #define ADAPTIVE_BESIDE 4
+#define ADAPTIVE_BESIDE_DEN 32
 #define ADAPTIVE_MEMORY 44
 #define ADAPTIVE_SEGMENTS 4
 
@@ -126,7 +138,7 @@ static __always_inline void drwa_decide(struct drwa *d, const struct drwa_law *l
 	__u64 rtt_min = law_min(law_max(d->rtt_min_us, 1), LAW_MAX_RTT_US);
 	__u64 rtt = law_min(law_max(d->rtt_us, rtt_min), LAW_MAX_RTT_US);
 	__u64 elapsed = law_max(elapsed_us, 1);
-	__u64 beside = ADAPTIVE_BESIDE * law_min(d->beside_us, LAW_MAX_RTT_US);
+	__u64 beside = ADAPTIVE_BESIDE * law_less(law_min(d->beside_us, LAW_MAX_RTT_US), rtt_min / ADAPTIVE_BESIDE_DEN);
 	__u64 target, lambda, new;
 
 	bytes = law_min(bytes, LAW_MAX_BYTES);
@@ -134,7 +146,7 @@ static __always_inline void drwa_decide(struct drwa *d, const struct drwa_law *l
 	d->cwnd = drwa_average(law, d->cwnd, law_min(bytes * rtt / elapsed, LAW_MAX_BYTES));
 	d->rate = law->adaptive ? adaptive_rate(d->rate, new) : drwa_average(law, d->rate, new);
 	if (law->adaptive) {
-		d->lambda = adaptive_lambda(d->lambda, rtt > rtt_min + beside ? rtt - rtt_min - beside : 0, rtt_min);
+		d->lambda = adaptive_lambda(d->lambda, law_less(rtt, rtt_min + beside), rtt_min);
 		d->lambda = drwa_lambda(d, law);
 	}
 	lambda = d->lambda;
@@ -294,17 +306,6 @@ static __always_inline void drwa_on_sample(struct drwa *d, const struct drwa_law
 		d->copied = s->copied;
 		drwa_on_read(d, law, now, s->copied);
 	}
-}
-
-/* Subtraction and addition that saturate. */
-static __always_inline __u64 law_less(__u64 a, __u64 b)
-{
-	return a > b ? a - b : 0;
-}
-
-static __always_inline __u64 law_more(__u64 a, __u64 b)
-{
-	return a + b < a ? ~0ull : a + b;
 }
 
 /* AFC's rate term: crates/algo/src/rwnd/afc/backed.rs. All zero is its initial state. */

@@ -34,8 +34,10 @@ const EMPTY_NUM: u64 = 3;
 const EMPTY_DEN: u64 = 16;
 /// Of a queue in the opposite direction this much is no queue of the flow's own. What is certain of it
 /// is a lower bound: in bursts, a quarter. Download beside upload, both held (8 and 2 Mbit/s): 5.7 and
-/// 1.41 Mbit/s with 1, 7.0 and 1.50 with 4.
-pub const BESIDE: u64 = 4;
+/// 1.41 Mbit/s with 1, 7.1 and 1.43 with 4.
+const BESIDE: u64 = 4;
+/// Less than this part of RTTmin is an echo that waited for a delayed ACK.
+const BESIDE_DEN: u64 = 32;
 /// Memory of the rate in rounds: some two seconds at 50 ms, as long as fades of a drive last.
 const MEMORY: u64 = 44;
 /// A round has at least so many segments, unless it lasts one RTT: with two, the pair that a delayed ACK
@@ -60,6 +62,11 @@ pub fn round_ends(
 /// largest rate of seconds would be that of a burst.
 pub fn elapsed(elapsed_us: u64, sooner_ns: i64, rtt_us: u64) -> u64 {
     elapsed_us + (sooner_ns.max(0) as u64 / 1_000).min(rtt_us)
+}
+
+/// What of an RTT is not the flow's own queue, where `beside_us` of the opposite direction's is certain, µs.
+pub fn beside(beside_us: u64, rtt_min_us: u64) -> u64 {
+    BESIDE * beside_us.saturating_sub(rtt_min_us / BESIDE_DEN)
 }
 
 /// The rate after a round that carried `new`, bytes per second; `old` is zero before the first.

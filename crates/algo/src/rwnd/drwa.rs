@@ -46,7 +46,7 @@ use alloc::vec::Vec;
 
 use units::{Bytes, Duration, Instant};
 
-use super::adaptive::{self, BESIDE, LAMBDA_ONE};
+use super::adaptive::{self, LAMBDA_ONE};
 use super::decided::{Decided, MAX_BYTES, MAX_RATE, MAX_RTT_US};
 use super::path::Places;
 use super::receiving::{Arrival, Receiving};
@@ -194,7 +194,8 @@ pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
     let rate =
         if law.adaptive { adaptive::rate(old.rate, new) } else { average(law, old.rate, new) };
     if law.adaptive {
-        let queue = rtt.saturating_sub(rtt_min + BESIDE * round.beside_us.min(MAX_RTT_US));
+        let queue = rtt
+            .saturating_sub(rtt_min + adaptive::beside(round.beside_us.min(MAX_RTT_US), rtt_min));
         lambda = law.bounded(adaptive::lambda(lambda, queue, rtt_min));
     }
     let target = if law.rate_form {
