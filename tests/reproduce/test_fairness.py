@@ -138,7 +138,7 @@ def test_an_interrupted_run_goes_on_and_the_command_prints_80_columns(
             assert len(json.loads(out)["cases"]) == len(chosen)
         else:
             assert max(map(len, out.splitlines())) <= 80
-    assert "### window law, fair, down" in page.read_text()
+    assert "### window law, agent, down" in page.read_text()
 
 
 @pytest.mark.parametrize("sharing", SHARINGS, ids=lambda sharing: sharing.name)
