@@ -1,0 +1,9 @@
+//! Delay per direction under load, between this host and another.
+//!
+//! A client loads the path to a server, down, up and both at once, and sends small probes of its own meanwhile. What is
+//! decided here reads no clock and no socket: `delay`, `losses`, `saturation`, `figures`.
+
+pub mod delay;
+pub mod figures;
+pub mod losses;
+pub mod saturation;
