@@ -102,8 +102,7 @@ impl Clocks {
         }
         let (first, _) = *probes.first()?;
         // Small numbers, so that a double holds every nanosecond.
-        let (origin, up_origin, down_origin) =
-            (first.t1, first.t2 - first.t1, first.t4 - first.t3);
+        let (origin, up_origin, down_origin) = (first.t1, first.t2 - first.t1, first.t4 - first.t3);
         let points: Vec<[f64; 4]> = probes
             .iter()
             .map(|(p, _)| {
@@ -155,11 +154,7 @@ impl Clocks {
         let down = (p.t4 - p.t3 - self.down_origin) as f64
             + self.skew * (p.t4 - self.origin) as f64
             - self.down_ns;
-        Queue {
-            up_ms: up * MS,
-            down_ms: down * MS,
-            rtt_ms: (p.rtt_ns() as f64 - self.rtt_ns) * MS,
-        }
+        Queue { up_ms: up * MS, down_ms: down * MS, rtt_ms: (p.rtt_ns() as f64 - self.rtt_ns) * MS }
     }
 
     /// Smallest round trip, ms.
@@ -176,15 +171,13 @@ impl Clocks {
     /// How the least delays changed from before to after; `None` unless there are idle probes on both sides.
     pub fn path_change(&self, probes: &[(Times, When)]) -> Option<PathChange> {
         let least = |side: When| {
-            probes
-                .iter()
-                .filter(|(_, when)| *when == side)
-                .map(|(p, _)| self.queue(p))
-                .reduce(|a, b| Queue {
+            probes.iter().filter(|(_, when)| *when == side).map(|(p, _)| self.queue(p)).reduce(
+                |a, b| Queue {
                     up_ms: a.up_ms.min(b.up_ms),
                     down_ms: a.down_ms.min(b.down_ms),
                     rtt_ms: a.rtt_ms.min(b.rtt_ms),
-                })
+                },
+            )
         };
         let (before, after) = (least(When::Before)?, least(When::After)?);
         Some(PathChange {

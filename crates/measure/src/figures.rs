@@ -149,7 +149,8 @@ impl Figures {
 
     /// Whether more probes would say little more: the interval of p95 is narrower than 20 % of it, or 5 ms.
     pub fn is_narrow(&self) -> bool {
-        self.probes >= FEWEST && self.p95.high_ms - self.p95.low_ms < f64::max(0.2 * self.p95.ms, 5.0)
+        self.probes >= FEWEST
+            && self.p95.high_ms - self.p95.low_ms < f64::max(0.2 * self.p95.ms, 5.0)
     }
 
     /// The grade that p95 and its interval allow.
@@ -165,7 +166,9 @@ impl Figures {
         match step(self.p95.high_ms) - step(self.p95.low_ms) {
             0 => Verdict::One(best),
             1 => Verdict::Two(best, worst),
-            _ => Verdict::None(format!("the delay varied too much: anything from {best} to {worst}")),
+            _ => {
+                Verdict::None(format!("the delay varied too much: anything from {best} to {worst}"))
+            }
         }
     }
 }
