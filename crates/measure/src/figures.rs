@@ -51,6 +51,27 @@ pub struct Figures {
     pub p99: Quantile,
     /// Mean difference between successive delays, ms; `None` where there are no two.
     pub jitter_ms: Option<f64>,
+    /// The queue still grew: see [`is_rising`].
+    pub rising: bool,
+}
+
+/// Whether the queue still grew at the end: the median of the last third is above that of the first by more than 20 %
+/// and 5 ms, or that of the last tenth is above that of all by as much. A load fills a deep buffer over seconds; what is
+/// measured meanwhile is less than what stays. The queue that CUBIC keeps swings by less (its β is 0.7: between 0.85 and
+/// 1.2 of its mean where the buffer is as large as the path).
+pub fn is_rising(delays_ms: &[f64]) -> bool {
+    let median = |part: &[f64]| {
+        let mut sorted = part.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        quantile(&sorted, 0.5)
+    };
+    let (n, third, tenth) = (delays_ms.len(), delays_ms.len() / 3, delays_ms.len() / 10);
+    if tenth == 0 {
+        return false;
+    }
+    let above = |high: f64, low: f64| high > low + f64::max(5.0, 0.2 * low);
+    above(median(&delays_ms[n - third..]), median(&delays_ms[..third]))
+        || above(median(&delays_ms[n - tenth..]), median(delays_ms))
 }
 
 /// A grade, as far as the interval allows one.
@@ -139,6 +160,7 @@ impl Figures {
             p95: with_interval(1),
             p99: with_interval(2),
             jitter_ms,
+            rising: is_rising(delays_ms),
         })
     }
 
@@ -148,8 +170,9 @@ impl Figures {
     }
 
     /// Whether more probes would say little more: the interval of p95 is narrower than 20 % of it, or 5 ms.
-    pub fn is_narrow(&self) -> bool {
+    pub fn is_certain(&self) -> bool {
         self.probes >= FEWEST
+            && !self.rising
             && self.p95.high_ms - self.p95.low_ms < f64::max(0.2 * self.p95.ms, 5.0)
     }
 
@@ -163,6 +186,10 @@ impl Figures {
         }
         let step = |ms: f64| STEPS.iter().position(|(below, _)| ms < *below).unwrap_or(STEPS.len());
         let (best, worst) = (grade(self.p95.low_ms), grade(self.p95.high_ms));
+        // Nothing is worse than the last step.
+        if self.rising && step(self.p95.low_ms) < STEPS.len() {
+            return Verdict::None(format!("the delay still rose at the end: {best} at best"));
+        }
         match step(self.p95.high_ms) - step(self.p95.low_ms) {
             0 => Verdict::One(best),
             1 => Verdict::Two(best, worst),
@@ -203,7 +230,7 @@ mod tests {
         assert_eq!((found.probes, found.lost), (400, 34));
         assert!(found.p95.ms.is_infinite() && found.p90_ms.is_finite());
         assert!(found.jitter_ms.is_some_and(f64::is_finite));
-        assert!(!found.is_narrow());
+        assert!(!found.is_certain());
     }
 
     #[test]
@@ -215,6 +242,22 @@ mod tests {
         let wild: Vec<f64> =
             (0..300).map(|n| if n % 100 < 6 { f64::from(n) * 4.0 } else { 1.0 }).collect();
         assert!(figures(&wild).verdict().why().is_some_and(|why| why.contains("varied")));
+    }
+
+    #[test]
+    fn a_queue_that_still_grows_has_no_grade_unless_it_is_the_last() {
+        let grows = |by: f64| (0..400).map(|n| f64::from(n) * by).collect::<Vec<f64>>();
+        let found = figures(&grows(0.3));
+        assert!(found.rising && !found.is_certain());
+        assert_eq!(found.verdict().why(), Some("the delay still rose at the end: C at best"));
+        let late: Vec<f64> = grows(1.0).iter().map(|ms| ms + 500.0).collect();
+        assert_eq!(figures(&late).verdict(), Verdict::One("F"));
+        // It stands at 90 ms, and grows in the last fifth only.
+        let step: Vec<f64> = (0..240).map(|n| if n < 200 { 90.0 } else { 130.0 }).collect();
+        assert!(figures(&step).rising);
+        // CUBIC's queue in a buffer of 240 ms on a path of 20 ms: 30 % down every 2 s, then up again.
+        let cubic: Vec<f64> = (0..240).map(|n| 160.0 + 0.8 * f64::from(n % 100)).collect();
+        assert!(!figures(&cubic).rising);
     }
 
     #[test]

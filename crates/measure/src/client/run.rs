@@ -11,7 +11,7 @@ use super::prober::Prober;
 use super::{Failure, Options};
 use crate::clock::Clock;
 use crate::delay::When;
-use crate::figures::Figures;
+use crate::figures::{FEWEST, Figures};
 use crate::outcome::{Kind, Load, Outcome, Phase, Record, Seen, Step};
 use crate::saturation::{Advice, Saturation};
 use crate::wire::data::Direction;
@@ -57,7 +57,8 @@ const THOROUGH: Timing = Timing {
     first_streams: 1,
     growing: true,
 };
-/// Twice the probes, so that two seconds have the 200 that a grade needs; four streams, since there is no time to add some.
+/// Twice the probes, so that two seconds have the 200 that a grade needs; eight streams, since there is no
+/// time to add some, and fewer do not fill a deep buffer in two seconds.
 const QUICK: Timing = Timing {
     before: Duration::from_secs(1),
     after: Duration::from_secs(1),
@@ -66,7 +67,7 @@ const QUICK: Timing = Timing {
     loaded: Duration::from_millis(3400),
     drain: Duration::from_secs(2),
     per_s: 100.0,
-    first_streams: 4,
+    first_streams: 8,
     growing: false,
 };
 
@@ -272,8 +273,16 @@ impl Run<'_> {
             let reported = locked(&self.control.heard.infos).last().cloned().unwrap_or_default();
             load.streams = self.loads.streams(&reported.streams);
             if let Some(measured) = load.measured {
-                if self.is_certain(measured) {
-                    break;
+                match self.figures(measured) {
+                    Some(figures) if figures.is_certain() => break,
+                    // The buffer was still filling: again, if there is time for enough probes.
+                    Some(figures) if figures.rising && figures.probes >= FEWEST => {
+                        let needed = Duration::from_secs_f64(FEWEST as f64 / self.seen.per_s);
+                        if begun.elapsed() + needed + TICK < timing.loaded {
+                            load.measured = Some(self.clock.now());
+                        }
+                    }
+                    _ => {}
                 }
                 continue;
             }
@@ -313,14 +322,14 @@ impl Run<'_> {
         }
     }
 
-    /// Whether more probes would change little: by round trips, for which no clock has to be fitted.
-    fn is_certain(&mut self, measured: i64) -> bool {
+    /// Figures of the round trip so far, for which no clock has to be fitted.
+    fn figures(&mut self, measured: i64) -> Option<Figures> {
         let records = self.prober.records();
         let rtts = round_trips(&records);
-        let least = rtts.iter().map(|(_, rtt)| *rtt).reduce(f64::min).unwrap_or(0.0);
+        let least = rtts.iter().map(|(_, rtt)| *rtt).reduce(f64::min)?;
         let delays: Vec<f64> =
             rtts.iter().filter(|(t1, _)| *t1 >= measured).map(|(_, rtt)| rtt - least).collect();
-        Figures::of(&delays, self.seen.per_s, &mut self.rng).is_some_and(|f| f.is_narrow())
+        Figures::of(&delays, self.seen.per_s, &mut self.rng)
     }
 
     fn progress(&mut self) {
