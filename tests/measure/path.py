@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import bisect
 import json
+import os
+import shutil
 import subprocess
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from requirements import unavailable
 
 from unbloat.lab.requirements import found
 from unbloat.lab.testbed import TIMEOUT_S, Testbed, quantile
 
+ROOT = Path(__file__).resolve().parents[2]
 ADDRESSES = {"client": "10.0.0.1", "server": "10.0.0.2"}
 PORT = 26_110
 TOKEN = "0123456789abcdef"
@@ -111,13 +117,11 @@ def read_log(path: Path, link: Link) -> Queue:
     return queue
 
 
-class Path2(Testbed):
+class MeasuredPath(Testbed):
     """Client and server with a link each way."""
 
     def __init__(self, folder: Path, up: Link, down: Link) -> None:
-        super().__init__(
-            folder, *ADDRESSES, sysctls={"net.ipv6.conf.default.disable_ipv6": "1"}
-        )
+        super().__init__(folder, *ADDRESSES, sysctls={"net.ipv6.conf.default.disable_ipv6": "1"})
         self.links = {"up": up, "down": down}
         self.zero_unix_s = 0.0
         self.program = found("unbloat-measure") or ""
@@ -134,13 +138,12 @@ class Path2(Testbed):
         zero = self.go()
         self.zero_unix_s = time.time() - (time.monotonic() - zero / 1e9)
 
-    def serve(self, *words: str, program: str | None = None) -> subprocess.Popen[str]:
-        """A server that listens; its token is TOKEN."""
+    def serve(self, other: str | None = None) -> subprocess.Popen[str]:
+        """A server that listens, ours or `other`; its token is TOKEN."""
         file = self.folder / "token"
         file.write_text(f"{TOKEN}\n")
-        file.chmod(0o644)
-        options = words or ("serve", "--token-file", str(file))
-        server = self.start("server", program or self.program, *options)
+        ours = (self.program, "serve", "--token-file", str(file))
+        server = self.start("server", *((other, TOKEN) if other else ours))
         self.listens("server", PORT)
         return server
 
@@ -168,6 +171,21 @@ class Path2(Testbed):
         """True waits while a phase was measured."""
         begin, end = (phase[key] - self.zero_unix_s for key in ("from_unix_s", "until_unix_s"))
         return queue.waits_ms(begin, end)
+
+
+@cache
+def other_clock() -> str:
+    """The server of the crate's tests whose clock differs: UNBLOAT_OTHER_CLOCK names it, or cargo builds it."""
+    if named := os.environ.get("UNBLOAT_OTHER_CLOCK"):
+        return named
+    if shutil.which("cargo") is None:
+        unavailable("cargo", "the example other_clock of unbloat-measure is not built")
+    argv = ["cargo", "build", "--message-format=json", "-p", "unbloat-measure", "--example"]
+    done = subprocess.run([*argv, "other_clock"], cwd=ROOT, capture_output=True, text=True)
+    for message in map(json.loads, done.stdout.splitlines()):
+        if message.get("target", {}).get("name") == "other_clock" and message.get("executable"):
+            return str(message["executable"])
+    raise AssertionError(done.stderr)
 
 
 def near(measured: float | str, true_ms: float) -> bool:

@@ -49,10 +49,10 @@ struct MeasureArgs {
     /// A file whose first line is the token.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// About 12 s instead of 30 to 45.
+    /// About 12 s instead of 30 to 60.
     #[arg(long)]
     quick: bool,
-    /// Loaded phases, as down,up.
+    /// Loaded phases, as down,up; all of down,up,both otherwise.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
     phases: Vec<PhaseArg>,
     /// So many streams, instead of as many as fill the path.
