@@ -9,7 +9,7 @@ use measure::client::printable;
 use measure::losses::{Fate, fates};
 use measure::wire::data::{self, Opening};
 use measure::wire::keys::{Key, unhex};
-use measure::wire::message::{Frames, LONGEST, ToClient, ToServer, frame};
+use measure::wire::message::{Frames, MAX_FRAME, ToClient, ToServer, frame};
 use measure::wire::probe::{self, Probe};
 use measure::wire::replay::{Replay, WINDOW};
 
@@ -53,14 +53,14 @@ pub fn control(bytes: &[u8]) {
         if let ToClient::Refused { why } | ToClient::Error { why } = message {
             assert!(!printable(&why).contains(|c: char| c.is_control()));
         }
-        assert!(written.len() <= 4 + 8 * LONGEST);
+        assert!(written.len() <= 4 + 8 * MAX_FRAME);
     }
 }
 
 /// Datagrams and the beginnings of data connections: what the key did not sign is refused, what it signed is read.
 pub fn signed(bytes: &[u8]) {
     let key = key();
-    assert!(Probe::read(bytes, &key).is_err(), "nobody guesses a tag of 128 bits");
+    assert!(Probe::read(bytes, &key).is_err(), "a tag of 128 bits is not guessed");
     if let Some(first) = bytes.first_chunk::<{ data::LENGTH }>() {
         assert_eq!(Opening::read(first, &key), None);
         // The same, signed: read or refused, and what was read is written alike.
@@ -95,7 +95,7 @@ pub fn numbers(bytes: &[u8]) {
     for number in &numbers {
         let old = largest.is_some_and(|largest| number.saturating_add(WINDOW) <= largest);
         let new = window.is_new(*number);
-        assert!(!(old && new), "too old to tell");
+        assert!(!(old && new), "older than the window");
         assert!(!window.is_new(*number), "twice");
         largest = largest.max(Some(*number));
     }

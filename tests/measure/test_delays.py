@@ -75,7 +75,7 @@ def test_a_queue_in_the_downlink_only_is_found_there(tmp_path: Path) -> None:
     assert {cure["direction"] for cure in result["cures"]} == {"down"}
 
 
-def test_losses_up_and_down_are_told_apart(tmp_path: Path) -> None:
+def test_losses_up_and_down_are_separated(tmp_path: Path) -> None:
     with MeasuredPath(tmp_path, Link(20, 150, loss=0.05), FAST) as made:
         made.serve()
         code, result = made.measure("--phases", "up")

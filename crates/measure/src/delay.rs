@@ -86,7 +86,7 @@ pub struct PathChange {
 }
 
 impl PathChange {
-    /// Whether directions cannot be told from a changed path.
+    /// Whether directions and a changed path cannot be separated.
     pub fn is_large(&self) -> bool {
         [self.up_ms, self.down_ms, self.rtt_ms].iter().any(|ms| ms.abs() > PATH_CHANGED_MS)
     }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_changed_in_one_direction_is_told_from_a_skew() {
+    fn a_path_that_changed_in_one_direction_is_no_skew() {
         for change in [[8.0, 0.0], [0.0, 8.0], [-8.0, 0.0]] {
             let (probes, _) = simulated(3, 10 * S, 60.0, change);
             let clocks = Clocks::fit(&probes).unwrap();

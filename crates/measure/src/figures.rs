@@ -19,7 +19,7 @@ const BLOCK_S: f64 = 0.5;
 /// numbers repairs that.
 const TAILS: (f64, f64) = (0.01, 0.99);
 /// Fewer probes give no grade: ten of 200 lie above p95.
-pub const FEWEST: usize = 200;
+pub const MIN_PROBES: usize = 200;
 
 /// A quantile and its 90 % interval, ms; infinite where it falls on lost probes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -171,16 +171,16 @@ impl Figures {
 
     /// Whether more probes would say little more: the interval of p95 is narrower than 20 % of it, or 5 ms.
     pub fn is_certain(&self) -> bool {
-        self.probes >= FEWEST
+        self.probes >= MIN_PROBES
             && !self.rising
             && self.p95.high_ms - self.p95.low_ms < f64::max(0.2 * self.p95.ms, 5.0)
     }
 
     /// The grade that p95 and its interval allow.
     pub fn verdict(&self) -> Verdict {
-        if self.probes < FEWEST {
+        if self.probes < MIN_PROBES {
             return Verdict::None(format!(
-                "{} probes are too few: a grade needs {FEWEST}",
+                "{} probes are too few: a grade needs {MIN_PROBES}",
                 self.probes
             ));
         }

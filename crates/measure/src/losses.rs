@@ -2,7 +2,7 @@
 //!
 //! signal: answers in the order of their probes, each with the number of probes that the server has had · model: between
 //! two answers the server had as many as its count grew; the others were lost on the way up · action: each probe without
-//! answer is lost up, lost down, or lost nobody knows where.
+//! answer is lost up, lost down, or lost at an unknown place.
 //!
 //! Within a gap the order is unknown; lost probes are put before lost answers. Sums are exact unless packets overtook
 //! each other, and then never leave the gap.
@@ -16,7 +16,7 @@ pub enum Fate {
     LostUp,
     /// Its answer did not come back.
     LostDown,
-    /// No answer came after it that would tell.
+    /// No later answer has a count.
     Unknown,
 }
 
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_count_tells_lost_probes_from_lost_answers() {
+    fn the_servers_count_separates_lost_probes_from_lost_answers() {
         use Fate::{Answered, LostDown, LostUp, Unknown};
         let counts = [None, Some(1), None, None, Some(3), None, Some(5), None];
         assert_eq!(

@@ -13,7 +13,7 @@ use measure::client::{self, Failure, Options};
 use measure::clock::Clock;
 use measure::cure::cures;
 use measure::outcome::Phase;
-use measure::saturation::MOST_STREAMS;
+use measure::saturation::MAX_STREAMS;
 use measure::screen;
 use measure::server::{Server, Settings, unprivileged};
 use measure::wire::PORT;
@@ -56,7 +56,7 @@ struct MeasureArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
     phases: Vec<PhaseArg>,
     /// So many streams, instead of as many as fill the path.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MOST_STREAMS as i64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_STREAMS as i64))]
     streams: Option<u8>,
     /// Congestion control of the streams, at both ends.
     #[arg(long, value_name = "NAME")]
@@ -77,7 +77,7 @@ struct ServeArgs {
     /// A file whose first line is the token; a new token otherwise.
     #[arg(long, value_name = "FILE", conflicts_with = "open")]
     token_file: Option<PathBuf>,
-    /// Serve everybody, without a token.
+    /// Serve every host, without a token.
     #[arg(long)]
     open: bool,
     /// Bytes that one client may transfer.
@@ -134,7 +134,7 @@ fn serve(args: &ServeArgs) -> Result<u8, End> {
     let limits = Limits {
         seconds: SESSION_S,
         bytes: args.max_data.0,
-        streams: 2 * MOST_STREAMS as u32,
+        streams: 2 * MAX_STREAMS as u32,
         pps: PPS,
     };
     let settings = Settings { token: token.clone(), limits, clock: Clock::default() };
@@ -166,7 +166,7 @@ fn serve(args: &ServeArgs) -> Result<u8, End> {
         None => format!(" --token {token}"),
     };
     println!("unbloat measure {host}{port}{token}");
-    // Whoever waits for this line reads a pipe.
+    // A program that waits for this line reads a pipe.
     io::stdout().flush().map_err(failed)?;
     server.run().map_err(failed).map(|()| 0)
 }

@@ -163,7 +163,7 @@ pub struct Outcome {
     pub rtt_min_ms: Option<f64>,
     /// Rate of the server's clock against the client's, ppm.
     pub clock_skew_ppm: Option<f64>,
-    /// The path changed during the test, so that directions cannot be told apart.
+    /// The path changed during the test, so that directions cannot be separated.
     pub path_changed: bool,
     /// The loaded phases.
     pub phases: Vec<PhaseOutcome>,

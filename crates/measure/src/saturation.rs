@@ -8,7 +8,7 @@
 //! since a test of 40 s has no room for it.
 
 /// Streams at most: more fill nothing that sixteen do not.
-pub const MOST_STREAMS: usize = 16;
+pub const MAX_STREAMS: usize = 16;
 /// A stream that brings less than this share more brings nothing.
 const GAIN: f64 = 0.05;
 /// So many intervals in a row without gain: one may be chance.
@@ -44,7 +44,7 @@ impl Saturation {
     pub fn new(streams: usize, growing: bool) -> Saturation {
         Saturation {
             streams,
-            growing: growing && streams < MOST_STREAMS,
+            growing: growing && streams < MAX_STREAMS,
             best: 0.0,
             without_gain: 0,
             goodputs: Vec::new(),
@@ -61,7 +61,7 @@ impl Saturation {
             let gained = goodput > self.best * (1.0 + GAIN);
             self.best = self.best.max(goodput);
             self.without_gain = if gained { 0 } else { self.without_gain + 1 };
-            if self.without_gain < WITHOUT_GAIN && self.streams < MOST_STREAMS {
+            if self.without_gain < WITHOUT_GAIN && self.streams < MAX_STREAMS {
                 self.streams += 1;
                 return Advice::Add;
             }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn sixteen_are_the_most() {
         let (_, streams) = led(true, |streams, _| 1e6 * streams as f64);
-        assert_eq!(streams, MOST_STREAMS);
+        assert_eq!(streams, MAX_STREAMS);
     }
 
     #[test]

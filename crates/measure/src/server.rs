@@ -30,9 +30,9 @@ pub const VERSION: u32 = 1;
 /// Until a connection has said what it is, and proved it.
 const INTRODUCTION: Duration = Duration::from_secs(3);
 /// Connections at a time: a session has 17, the others are waiting clients and strangers.
-const MOST_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// The user of the kernel's overflow, on every Linux.
-const NOBODY: u32 = 65_534;
+const OVERFLOW_USER: u32 = 65_534;
 /// A client that has to wait asks again after this time.
 const RETRY_S: u32 = 2;
 
@@ -95,7 +95,7 @@ impl Server {
                 }
             };
             let shared = Arc::clone(&self.shared);
-            if shared.connections.fetch_add(1, Relaxed) >= MOST_CONNECTIONS {
+            if shared.connections.fetch_add(1, Relaxed) >= MAX_CONNECTIONS {
                 shared.connections.fetch_sub(1, Relaxed);
                 continue;
             }
@@ -184,12 +184,12 @@ impl Shared {
     }
 }
 
-/// Gives up root's rights, which a server needs for nothing: user and group 65534, `nobody`.
+/// Gives up root's rights, which a server needs for nothing: user and group 65534.
 pub fn unprivileged() -> io::Result<()> {
     if nix::unistd::geteuid().is_root() {
         nix::unistd::setgroups(&[])?;
-        nix::unistd::setgid(NOBODY.into())?;
-        nix::unistd::setuid(NOBODY.into())?;
+        nix::unistd::setgid(OVERFLOW_USER.into())?;
+        nix::unistd::setuid(OVERFLOW_USER.into())?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the kernel's sockets are told and asked: times of arrival, congestion control, `TCP_INFO`.
+//! What is set and read of the kernel's sockets: times of arrival, congestion control, `TCP_INFO`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -55,7 +55,7 @@ pub fn stamped(local: SocketAddr, wait: Duration) -> io::Result<UdpSocket> {
 pub struct Received {
     /// Its length.
     pub length: usize,
-    /// From whom.
+    /// The sender.
     pub from: Option<SocketAddr>,
     /// When, on CLOCK_REALTIME.
     pub stamp: Option<Duration>,

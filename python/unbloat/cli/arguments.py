@@ -613,7 +613,7 @@ def measure(
         ),
     ] = None,
     open: Annotated[
-        bool, typer.Option("--open", help="With serve: serve everybody, without a token.")
+        bool, typer.Option("--open", help="With serve: serve every host, without a token.")
     ] = False,
 ) -> None:
     """How much delay a transfer adds, in which direction: this host and a server of yours load the path down, up and both ways,

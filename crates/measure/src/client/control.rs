@@ -29,7 +29,7 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What the server said, as it comes.
 #[derive(Debug)]
-pub struct Heard {
+pub struct FromServer {
     begun: Instant,
     last_ms: AtomicU64,
     /// Why the server ended it, or will do no more.
@@ -40,9 +40,9 @@ pub struct Heard {
     pub stopped: AtomicBool,
 }
 
-impl Heard {
+impl FromServer {
     /// The server is there.
-    pub fn hear(&self) {
+    pub fn alive(&self) {
         self.last_ms.store(self.begun.elapsed().as_millis() as u64, Relaxed);
     }
 
@@ -74,12 +74,12 @@ pub struct Control {
     /// What it may take.
     pub limits: Limits,
     /// What the server says.
-    pub heard: Arc<Heard>,
+    pub from_server: Arc<FromServer>,
     socket: TcpStream,
 }
 
 impl Control {
-    /// Begins a session; waits where another client measures, and tells `waiting`.
+    /// Begins a session; waits where another client measures, and calls `waiting`.
     pub fn begin(options: &Options, waiting: impl Fn()) -> Result<Control, Failure> {
         let begun = Instant::now();
         loop {
@@ -138,35 +138,35 @@ impl Control {
             }
         };
         let key = key.ok_or_else(|| lost(ErrorKind::InvalidData.into()))?;
-        let heard = Arc::new(Heard {
+        let from_server = Arc::new(FromServer {
             begun: Instant::now(),
             last_ms: AtomicU64::new(0),
             ended: Mutex::default(),
             infos: Mutex::default(),
             stopped: AtomicBool::new(false),
         });
-        let (mut reader, hearing) = (socket.try_clone().map_err(lost)?, Arc::clone(&heard));
+        let (mut reader, received) = (socket.try_clone().map_err(lost)?, Arc::clone(&from_server));
         thread::spawn(move || {
             // The silence is judged by who waits for it; this thread ends with the connection.
             let _ = reader.set_read_timeout(None);
             while let Ok(message) = next(&mut reader, &mut frames) {
-                hearing.hear();
+                received.alive();
                 match message {
-                    ToClient::Info(info) => locked(&hearing.infos).push(info),
-                    ToClient::Stopped => hearing.stopped.store(true, Relaxed),
-                    ToClient::Error { why } => hearing.end(&printable(&why)),
+                    ToClient::Info(info) => locked(&received.infos).push(info),
+                    ToClient::Stopped => received.stopped.store(true, Relaxed),
+                    ToClient::Error { why } => received.end(&printable(&why)),
                     _ => {}
                 }
             }
-            hearing.end("the server closed the connection");
+            received.end("the server closed the connection");
         });
-        Ok(Ok(Control { server, local, session, key, limits, heard, socket }))
+        Ok(Ok(Control { server, local, session, key, limits, from_server, socket }))
     }
 
     /// A message to the server. One that cannot be written is a server that is gone.
     pub fn say(&self, message: &ToServer) {
         if (&self.socket).write_all(&frame(message)).is_err() {
-            self.heard.end("the connection to the server broke");
+            self.from_server.end("the connection to the server broke");
         }
     }
 }

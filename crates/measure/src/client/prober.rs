@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use algo::Rng;
 
-use super::control::{Control, Heard, locked};
+use super::control::{Control, FromServer, locked};
 use crate::clock::Clock;
 use crate::delay::Times;
 use crate::outcome::Record;
@@ -71,11 +71,11 @@ impl Prober {
             }
         };
         let receiver = {
-            let (records, stop, heard) =
-                (Arc::clone(&records), Arc::clone(&stop), Arc::clone(&control.heard));
+            let (records, stop, from_server) =
+                (Arc::clone(&records), Arc::clone(&stop), Arc::clone(&control.from_server));
             move || {
                 while !stop.load(Relaxed) {
-                    take_answer(&socket, session, &key, clock, &records, &heard);
+                    take_answer(&socket, session, &key, clock, &records, &from_server);
                 }
             }
         };
@@ -115,7 +115,7 @@ fn take_answer(
     key: &Key,
     clock: Clock,
     records: &Mutex<Vec<Record>>,
-    heard: &Heard,
+    from_server: &FromServer,
 ) {
     let mut buffer = [0; LENGTH + 1];
     let Ok(got) = receive(socket, &mut buffer) else {
@@ -134,6 +134,6 @@ fn take_answer(
     if record.answer.is_none() && record.t1 == probe.t1 {
         let times = Times { t1: record.t1, t2: probe.t2, t3: probe.t3, t4 };
         record.answer = Some((times, probe.had));
-        heard.hear();
+        from_server.alive();
     }
 }

@@ -11,7 +11,7 @@ use super::prober::Prober;
 use super::{Failure, Options};
 use crate::clock::Clock;
 use crate::delay::When;
-use crate::figures::{FEWEST, Figures};
+use crate::figures::{Figures, MIN_PROBES};
 use crate::outcome::{Kind, Load, Outcome, Phase, Record, Seen, Step};
 use crate::saturation::{Advice, Saturation};
 use crate::wire::data::Direction;
@@ -20,7 +20,7 @@ use crate::wire::message::ToServer;
 
 /// Between two looks at everything.
 const TICK: Duration = Duration::from_millis(100);
-/// The server hears something of the client each fifth tick.
+/// The client sends a sign of life each fifth tick.
 const ALIVE: u32 = 5;
 /// A queue below this is gone, as in the specification.
 const DRAINED_MS: f64 = 5.0;
@@ -36,7 +36,7 @@ struct Timing {
     /// Between two looks at goodput.
     interval: Duration,
     /// Measuring begins after it, steady or not.
-    patience: Duration,
+    settling: Duration,
     loaded: Duration,
     drain: Duration,
     per_s: f64,
@@ -50,7 +50,7 @@ const THOROUGH: Timing = Timing {
     before: Duration::from_secs(3),
     after: Duration::from_secs(2),
     interval: Duration::from_millis(500),
-    patience: Duration::from_secs(5),
+    settling: Duration::from_secs(5),
     loaded: Duration::from_secs(12),
     drain: Duration::from_secs(5),
     per_s: 50.0,
@@ -63,7 +63,7 @@ const QUICK: Timing = Timing {
     before: Duration::from_secs(1),
     after: Duration::from_secs(1),
     interval: Duration::from_millis(200),
-    patience: Duration::from_millis(1200),
+    settling: Duration::from_millis(1200),
     loaded: Duration::from_millis(3400),
     drain: Duration::from_secs(2),
     per_s: 100.0,
@@ -131,14 +131,15 @@ pub fn measure(
             options.host
         )));
     }
-    let up = locked(&control.heard.infos).iter().map(|info| (info.t_ns, info.up_bytes)).collect();
+    let up =
+        locked(&control.from_server.infos).iter().map(|info| (info.t_ns, info.up_bytes)).collect();
     Ok(Outcome::of(Seen { records, up, ..seen }, &mut rng))
 }
 
 fn wait_for_answers(prober: &Prober, control: &Control) {
     prober.pause();
     let begun = Instant::now();
-    while begun.elapsed() < LAST_ANSWERS && control.heard.over().is_none() {
+    while begun.elapsed() < LAST_ANSWERS && control.from_server.over().is_none() {
         let records = prober.records();
         // A lost probe in the last second would be waited for in vain: only those of the last round trips are.
         let recent = records.iter().rev().take(10);
@@ -201,7 +202,7 @@ impl Run<'_> {
         }
         self.seen.down.push((self.clock.now(), self.loads.received()));
         self.progress();
-        self.seen.ended = self.control.heard.over();
+        self.seen.ended = self.control.from_server.over();
         self.seen.ended.is_none()
     }
 
@@ -270,14 +271,15 @@ impl Run<'_> {
                 continue;
             }
             looked = Instant::now();
-            let reported = locked(&self.control.heard.infos).last().cloned().unwrap_or_default();
+            let reported =
+                locked(&self.control.from_server.infos).last().cloned().unwrap_or_default();
             load.streams = self.loads.streams(&reported.streams);
             if let Some(measured) = load.measured {
                 match self.figures(measured) {
                     Some(figures) if figures.is_certain() => break,
                     // The buffer was still filling: again, if there is time for enough probes.
-                    Some(figures) if figures.rising && figures.probes >= FEWEST => {
-                        let needed = Duration::from_secs_f64(FEWEST as f64 / self.seen.per_s);
+                    Some(figures) if figures.rising && figures.probes >= MIN_PROBES => {
+                        let needed = Duration::from_secs_f64(MIN_PROBES as f64 / self.seen.per_s);
                         if begun.elapsed() + needed + TICK < timing.loaded {
                             load.measured = Some(self.clock.now());
                         }
@@ -302,7 +304,7 @@ impl Run<'_> {
                 }
             }
             load.steady = sides.iter().all(|side| side.steady);
-            if load.steady || begun.elapsed() >= timing.patience {
+            if load.steady || begun.elapsed() >= timing.settling {
                 load.measured = Some(self.clock.now());
             }
         }
@@ -316,7 +318,7 @@ impl Run<'_> {
     fn count(&self, direction: Direction) -> (i64, u64) {
         match direction {
             Direction::Down => (self.clock.now(), self.loads.received()),
-            Direction::Up => locked(&self.control.heard.infos)
+            Direction::Up => locked(&self.control.from_server.infos)
                 .last()
                 .map_or((0, 0), |info| (info.t_ns, info.up_bytes)),
         }
@@ -346,7 +348,7 @@ impl Run<'_> {
             let seconds = (now.0 - before.0) as f64 / 1e9;
             (seconds > 0.0).then(|| (now.1 - before.1) as f64 * 8.0 / seconds)
         };
-        let infos = locked(&self.control.heard.infos);
+        let infos = locked(&self.control.from_server.infos);
         let up: Vec<(i64, u64)> =
             infos[infos.len().saturating_sub(12)..].iter().map(|i| (i.t_ns, i.up_bytes)).collect();
         drop(infos);

@@ -47,8 +47,8 @@ pub struct Session {
     probes: UdpSocket,
     writer: Mutex<TcpStream>,
     begun: Instant,
-    /// Milliseconds from `begun` until the client was last heard.
-    heard: AtomicU64,
+    /// Milliseconds from `begun` until the client was last active.
+    active_ms: AtomicU64,
     over: AtomicBool,
     streams: Mutex<Vec<Stream>>,
     up: Count,
@@ -75,7 +75,7 @@ impl Session {
             probes: stamped(local, load::LOOK)?,
             writer: Mutex::new(writer),
             begun: Instant::now(),
-            heard: AtomicU64::new(0),
+            active_ms: AtomicU64::new(0),
             over: AtomicBool::new(false),
             streams: Mutex::default(),
             up: Count::default(),
@@ -112,12 +112,12 @@ impl Session {
         self.over.load(Relaxed)
     }
 
-    fn hear(&self) {
-        self.heard.store(self.begun.elapsed().as_millis() as u64, Relaxed);
+    fn alive(&self) {
+        self.active_ms.store(self.begun.elapsed().as_millis() as u64, Relaxed);
     }
 
     fn is_silent(&self) -> bool {
-        self.begun.elapsed().saturating_sub(Duration::from_millis(self.heard.load(Relaxed)))
+        self.begun.elapsed().saturating_sub(Duration::from_millis(self.active_ms.load(Relaxed)))
             > SILENCE
     }
 
@@ -133,7 +133,7 @@ impl Session {
         let mut answerer = Answerer::new(*id, key.clone(), *peer, limits.pps, *clock);
         while !self.is_over() {
             if answerer.serve(&self.probes) {
-                self.hear();
+                self.alive();
             }
         }
     }
@@ -192,7 +192,7 @@ impl Session {
     }
 
     fn obey(&self, message: ToServer) {
-        self.hear();
+        self.alive();
         match message {
             ToServer::Alive => {}
             ToServer::Stop => {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Longest frame: sixteen streams with all their figures take 8 KiB.
-pub const LONGEST: usize = 64 << 10;
+pub const MAX_FRAME: usize = 64 << 10;
 
 /// What a client says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ pub struct StreamInfo {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A length that no frame has.
-    #[error("a frame of {0} bytes: at most {LONGEST} are allowed")]
+    #[error("a frame of {0} bytes: at most {MAX_FRAME} are allowed")]
     Length(usize),
     /// Not a message.
     #[error("a frame that is no message: {0}")]
@@ -166,7 +166,7 @@ impl Frames {
     pub fn take<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         let Some((length, rest)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
-        if length > LONGEST {
+        if length > MAX_FRAME {
             return Err(FrameError::Length(length));
         }
         let Some(json) = rest.get(..length) else { return Ok(None) };
@@ -211,8 +211,8 @@ mod tests {
     #[test]
     fn a_long_frame_is_refused_before_it_is_stored() {
         let mut frames = Frames::default();
-        frames.push(&(LONGEST as u32 + 1).to_be_bytes());
-        assert_eq!(frames.take::<ToServer>(), Err(FrameError::Length(LONGEST + 1)));
+        frames.push(&(MAX_FRAME as u32 + 1).to_be_bytes());
+        assert_eq!(frames.take::<ToServer>(), Err(FrameError::Length(MAX_FRAME + 1)));
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! Each probe is answered once: numbers that were there before, or are too old to tell, are refused.
+//! Each probe is answered once: numbers that were there before, or are older than the window, are refused.
 //!
 //! signal: number of a probe whose tag is right · model: a window of the latest 1024 numbers, as RFC 4303 section 3.4.3 ·
 //! action: new or not.
