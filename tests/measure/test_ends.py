@@ -160,6 +160,22 @@ def test_a_second_client_waits_and_a_stranger_is_refused(tmp_path: Path) -> None
     assert other > one + 4, "it measured when the first had ended"
 
 
+def test_over_a_modem_it_asks_first(tmp_path: Path) -> None:
+    with MeasuredPath(tmp_path, *LINKS) as made:
+        made.serve()
+        made.ip("client", "link set dev up down", "link set dev up name wwan0")
+        made.ip("client", "link set dev wwan0 up", f"route add {ADDRESSES['server']}/32 dev wwan0")
+        words = ("--max-data", "5 MB", "--phases", "up", "--quick")
+        asked = made.client(*words)
+        out, errors = asked.communicate(timeout=TIMEOUT_S)
+        assert (asked.returncode, out) == (2, "")
+        expected = "wwan0 is a mobile modem; the test may transfer 5 MB: --yes permits it\n"
+        assert errors == f"unbloat-measure: {expected}"
+        code, result = made.measure(*words, "--yes")
+    assert code == 5
+    assert result["ended"] == "the limit of data (--max-data) of client or server was reached"
+
+
 def test_without_a_server_one_line_says_so(tmp_path: Path) -> None:
     with MeasuredPath(tmp_path, *LINKS) as made:
         client = made.start("client", made.program, ADDRESSES["server"])

@@ -29,7 +29,7 @@ pub struct Options {
     /// Congestion control at both ends; `None`: each system's own.
     pub cc: Option<String>,
     /// Bytes of all loads together.
-    pub most_bytes: u64,
+    pub max_bytes: u64,
     /// The short form.
     pub quick: bool,
 }

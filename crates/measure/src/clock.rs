@@ -36,7 +36,10 @@ impl Clock {
 
     /// When something arrived that the kernel stamped on CLOCK_REALTIME.
     pub fn of_stamp(&self, stamp: Option<Duration>) -> i64 {
-        let (raw, real) = (read(ClockId::CLOCK_MONOTONIC_RAW), read(ClockId::CLOCK_REALTIME));
+        // In this order: an interruption in between makes the arrival late. An early one would pull down the line below
+        // all delays, and with it every other delay.
+        let real = read(ClockId::CLOCK_REALTIME);
+        let raw = read(ClockId::CLOCK_MONOTONIC_RAW);
         let since = stamp
             .and_then(|stamp| i64::try_from(stamp.as_nanos()).ok())
             .map(|stamp| real - stamp)

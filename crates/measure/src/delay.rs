@@ -17,6 +17,8 @@ pub const MAX_SKEW: f64 = 200e-6;
 pub const PATH_CHANGED_MS: f64 = 5.0;
 /// Halvings of the interval of slopes: 400 ppm / 1.5⁶⁰ is far below the resolution of a clock.
 const STEPS: u32 = 60;
+/// A server answers at once; one that keeps a probe longer than a session's silence is no server of ours.
+const KEPT_NS: i64 = 3_000_000_000;
 const MS: f64 = 1e-6;
 
 /// The times of one answered probe, ns: sent and answer received on one clock, received and answered on the other.
@@ -33,6 +35,14 @@ pub struct Times {
 }
 
 impl Times {
+    /// Whether a server may have written these: no later sum overflows, and it did not keep the probe for long.
+    pub fn is_plausible(&self) -> bool {
+        let (past, future) = (i64::MIN / 4, i64::MAX / 4);
+        (past..future).contains(&self.t2)
+            && (self.t2..future).contains(&self.t3)
+            && self.t3 - self.t2 < KEPT_NS
+    }
+
     /// Round trip without the server's own time, ns.
     pub const fn rtt_ns(&self) -> i64 {
         (self.t4 - self.t1) - (self.t3 - self.t2)
@@ -255,6 +265,15 @@ mod tests {
         assert!((other.skew - 100e-6).abs() < 5e-6, "{}", other.skew);
         // The hosts' jitter, of which the largest of 1450 is about a millisecond.
         assert!(worst(&apart, &truth) < 2.5);
+    }
+
+    #[test]
+    fn times_that_no_server_writes_are_refused() {
+        let times = |t2, t3| Times { t1: 1, t2, t3, t4: 2 };
+        assert!(times(-5, 7).is_plausible());
+        for (t2, t3) in [(i64::MIN, 0), (0, i64::MAX), (8, 7), (0, KEPT_NS)] {
+            assert!(!times(t2, t3).is_plausible(), "{t2} {t3}");
+        }
     }
 
     #[test]

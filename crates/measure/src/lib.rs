@@ -10,6 +10,7 @@ pub mod delay;
 pub mod figures;
 pub mod load;
 pub mod losses;
+pub mod metered;
 pub mod outcome;
 pub mod saturation;
 pub mod screen;

@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::client::{self, Failure, Options};
 use measure::clock::Clock;
 use measure::cure::cures;
+use measure::metered::{device_towards, metered};
 use measure::outcome::Phase;
 use measure::saturation::MAX_STREAMS;
 use measure::screen;
@@ -64,6 +65,9 @@ struct MeasureArgs {
     /// End when this much was transferred.
     #[arg(long, value_name = "BYTES", default_value = "2 GB")]
     max_data: Bytes,
+    /// Go on where the link seems to be metered, without a question.
+    #[arg(long)]
+    yes: bool,
     /// JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -171,6 +175,23 @@ fn serve(args: &ServeArgs) -> Result<u8, End> {
     server.run().map_err(failed).map(|()| 0)
 }
 
+/// Asks before a test over a metered link.
+fn may_cost(host: &str, max_data: Bytes) -> Result<(), End> {
+    let Some(device) = device_towards(host) else { return Ok(()) };
+    let Some(why) = metered(&device) else { return Ok(()) };
+    let text = format!("{device} is {why}; the test may transfer {max_data}");
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return Err(End(2, format!("{text}: --yes permits it")));
+    }
+    eprint!("{text}. Go on? [y/N] ");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).map_err(|e| End(1, e.to_string()))?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(End(2, "nothing was transferred".to_owned()))
+}
+
 fn measure_command(args: MeasureArgs) -> Result<u8, End> {
     let token = match (&args.token, &args.token_file) {
         (Some(token), _) => token.clone(),
@@ -197,9 +218,12 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         phases,
         streams: args.streams.map(usize::from),
         cc: args.cc,
-        most_bytes: args.max_data.0,
+        max_bytes: args.max_data.0,
         quick: args.quick,
     };
+    if !args.yes {
+        may_cost(&options.host, args.max_data)?;
+    }
     let live = io::stderr().is_terminal();
     let outcome = client::measure(&options, Clock::default(), &mut |progress| {
         if live {

@@ -99,12 +99,31 @@ impl Server {
                 shared.connections.fetch_sub(1, Relaxed);
                 continue;
             }
-            thread::spawn(move || {
+            let counted = Counted(shared);
+            // Without a thread the connection is closed, as one too many.
+            let _ = thread::Builder::new().spawn(move || {
                 // How a connection of a stranger ends is of no interest.
-                let _ = shared.introduced(socket, plain(peer).ip());
-                shared.connections.fetch_sub(1, Relaxed);
+                let _ = counted.0.introduced(socket, plain(peer).ip());
             });
         }
+    }
+}
+
+/// One of the connections, until it is dropped.
+struct Counted(Arc<Shared>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The place of a session, free again when it is dropped, even by a panic.
+struct Placed<'a>(&'a Shared);
+
+impl Drop for Placed<'_> {
+    fn drop(&mut self) {
+        *locked(&self.0.session) = None;
     }
 }
 
@@ -159,9 +178,10 @@ impl Shared {
                 Err(e) => return refuse(&mut socket, &format!("no UDP socket: {}", e.kind())),
             }
         };
+        let placed = Placed(self);
         let begun = Instant::now();
         session.run(socket, frames);
-        *locked(&self.session) = None;
+        drop(placed);
         let (up, down) = session.bytes();
         eprintln!(
             "{peer}: measured for {:.0} s, {} MB up, {} MB down",

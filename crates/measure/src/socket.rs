@@ -40,7 +40,14 @@ sockopt_impl!(
 
 /// An address without the form that IPv6 sockets give to IPv4.
 pub fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+    match address {
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::new(IpAddr::V4(v4), v6.port()),
+            // As it is: a link-local address is worth nothing without its interface.
+            None => address,
+        },
+        SocketAddr::V4(_) => address,
+    }
 }
 
 /// A UDP socket whose datagrams come with the time of their arrival.
@@ -76,8 +83,8 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Received> {
         _ => None,
     });
     let from = message.address.and_then(|a| match (a.as_sockaddr_in(), a.as_sockaddr_in6()) {
-        (Some(v4), _) => Some(SocketAddr::new(IpAddr::V4(v4.ip()), v4.port())),
-        (None, Some(v6)) => Some(SocketAddr::new(IpAddr::V6(v6.ip()), v6.port())),
+        (Some(v4), _) => Some(SocketAddr::V4((*v4).into())),
+        (None, Some(v6)) => Some(SocketAddr::V6((*v6).into())),
         (None, None) => None,
     });
     Ok(Received { length: message.bytes, from: from.map(plain), stamp })

@@ -605,6 +605,10 @@ def measure(
             help="End when this much was transferred, 2GB otherwise; with serve: the most of one client, 4GB.",
         ),
     ] = None,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Go on where the link seems to be metered, without a question."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     listen: Annotated[
         str | None,

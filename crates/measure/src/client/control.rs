@@ -19,6 +19,8 @@ use crate::wire::{CONTROL, PORT};
 
 /// As the server's.
 const SILENCE: Duration = Duration::from_secs(3);
+/// Ten a second in the longest session, twice.
+const MAX_INFOS: usize = 4000;
 /// A busy server is asked again for so long: another client's test, and some.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -54,6 +56,18 @@ impl FromServer {
         }
         (self.begun.elapsed().saturating_sub(last) > SILENCE)
             .then(|| "the server has been silent for three seconds".to_owned())
+    }
+
+    /// Keeps a report that follows the last one; others would make a count run backwards.
+    fn take(&self, info: Info) {
+        let mut infos = locked(&self.infos);
+        let follows = infos
+            .last()
+            .is_none_or(|last: &Info| last.t_ns < info.t_ns && last.up_bytes <= info.up_bytes);
+        let sane = (i64::MIN / 4..i64::MAX / 4).contains(&info.t_ns) && infos.len() < MAX_INFOS;
+        if follows && sane {
+            infos.push(info);
+        }
     }
 
     fn end(&self, why: &str) {
@@ -152,7 +166,7 @@ impl Control {
             while let Ok(message) = next(&mut reader, &mut frames) {
                 received.alive();
                 match message {
-                    ToClient::Info(info) => locked(&received.infos).push(info),
+                    ToClient::Info(info) => received.take(info),
                     ToClient::Stopped => received.stopped.store(true, Relaxed),
                     ToClient::Error { why } => received.end(&printable(&why)),
                     _ => {}

@@ -133,6 +133,9 @@ fn take_answer(
     // A copy that the network made, or an answer to another probe of this number, changes nothing.
     if record.answer.is_none() && record.t1 == probe.t1 {
         let times = Times { t1: record.t1, t2: probe.t2, t3: probe.t3, t4 };
+        if !times.is_plausible() {
+            return;
+        }
         record.answer = Some((times, probe.had));
         from_server.alive();
     }

@@ -99,12 +99,14 @@ pub fn measure(
     show(&Progress { step: "connecting", ..Progress::default() });
     let control = Control::begin(options, || eprintln!("another client measures; waiting"))?;
     let timing = if options.quick { &QUICK } else { &THOROUGH };
-    let per_s = timing.per_s.min(f64::from(control.limits.pps));
+    let per_s = timing.per_s.min(f64::from(control.limits.pps)).max(1.0);
     let prober = Prober::begin(&control, per_s, clock, Rng::new(seed, "gaps")).map_err(here)?;
     let real = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let unix = (clock.now(), real.map_or(0, |t| t.as_nanos() as i64));
     let mut run = Run {
         options,
+        // At the server's limit it would break off; here it ends in order.
+        max_bytes: options.max_bytes.min(control.limits.bytes),
         timing,
         clock,
         show,
@@ -153,6 +155,7 @@ fn wait_for_answers(prober: &Prober, control: &Control) {
 
 struct Run<'a> {
     options: &'a Options,
+    max_bytes: u64,
     timing: &'static Timing,
     clock: Clock,
     show: &'a mut dyn FnMut(&Progress),
@@ -182,14 +185,15 @@ impl Run<'_> {
             if !self.load(phase) || !self.drain() {
                 return;
             }
-            if self.loads.bytes() >= self.options.most_bytes {
+            if self.loads.bytes() >= self.max_bytes {
                 break;
             }
         }
         self.phases_left = 0;
-        let full = self.loads.bytes() >= self.options.most_bytes;
+        let full = self.loads.bytes() >= self.max_bytes;
         if self.idle(When::After, after) && full {
-            self.seen.ended = Some("the limit of data (--max-data) was reached".to_owned());
+            self.seen.ended =
+                Some("the limit of data (--max-data) of client or server was reached".to_owned());
         }
     }
 
@@ -262,10 +266,7 @@ impl Run<'_> {
         }
         let mut load = Load { phase, measured: None, steady: false, streams: Vec::new() };
         let (mut looked, mut fine) = (Instant::now(), true);
-        while fine
-            && begun.elapsed() < timing.loaded
-            && self.loads.bytes() < self.options.most_bytes
-        {
+        while fine && begun.elapsed() < timing.loaded && self.loads.bytes() < self.max_bytes {
             fine = self.tick();
             if looked.elapsed() < timing.interval {
                 continue;

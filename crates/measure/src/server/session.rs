@@ -98,8 +98,9 @@ impl Session {
         thread::scope(|scope| {
             scope.spawn(|| self.answer_probes());
             scope.spawn(|| self.report());
+            // Even by a panic: the other threads end with the session.
+            let _ending = Ending(self);
             self.listen(socket, frames);
-            self.end();
         });
     }
 
@@ -251,6 +252,14 @@ impl Session {
         while !locked(&self.streams).is_empty() && Instant::now() < until {
             thread::sleep(ENDING / 50);
         }
+    }
+}
+
+struct Ending<'a>(&'a Session);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
