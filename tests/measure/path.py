@@ -41,14 +41,17 @@ class Link:
     queue_kb: int
     delay_ms: float = 10.0
     loss: float = 0.0
+    medium: str = ""
+    """Instead of the rate, `trace = "NAME"`; `mbps` is then its mean."""
+    queue: str = ""
+    """A discipline instead of drop-tail, one that gives sparse flows a queue of their own."""
 
     def text(self, name: str) -> str:
         """As a section of a scenario."""
         loss = f"loss = {self.loss}\n" if self.loss else ""
-        return (
-            f'[link.{name}]\nrate = "{self.mbps} Mbit/s"\ndelay = "{self.delay_ms} ms"\n{loss}'
-            f'queue = {{ kind = "droptail", limit = "{self.queue_kb} KB" }}\n'
-        )
+        medium = self.medium or f'rate = "{self.mbps} Mbit/s"'
+        queue = self.queue or f'{{ kind = "droptail", limit = "{self.queue_kb} KB" }}'
+        return f'[link.{name}]\n{medium}\ndelay = "{self.delay_ms} ms"\n{loss}queue = {queue}\n'
 
 
 @dataclass
@@ -62,7 +65,10 @@ class Queue:
     lost: dict[int, str] = field(default_factory=dict)
 
     def waits_ms(self, from_s: float, until_s: float) -> list[float]:
-        """Of a probe that arrives at each moment of a grid; infinite where it finds no room."""
+        """Of a probe that arrives at each moment of a grid; infinite where it finds no room. Where sparse flows have a queue
+        of their own, what the probes themselves waited."""
+        if self.link.queue:
+            return self.waits_of_probes_ms(from_s, until_s)
         taken = [n for n in range(len(self.arrived)) if n in self.started]
         arrivals = [self.arrived[n] for n in taken]
         starts = [self.started[n] for n in taken]
@@ -79,9 +85,20 @@ class Queue:
             elif had == 0:
                 waits.append(0.0)
             else:
+                # The link is free when the packet after the last one starts, if that one had to wait.
                 free = starts[had - 1] + self.size[taken[had - 1]] * 8 / (self.link.mbps * 1e6)
+                if had < len(starts) and (starts[had] > arrivals[had] or free > starts[had]):
+                    free = starts[had]
                 waits.append(max(0.0, free - at) * 1e3)
         return waits
+
+    def waits_of_probes_ms(self, from_s: float, until_s: float) -> list[float]:
+        """Of packets as long as a probe; infinite where one was lost."""
+        return [
+            (self.started.get(n, float("inf")) - at) * 1e3
+            for n, (at, size) in enumerate(zip(self.arrived, self.size, strict=True))
+            if size == PROBE_BYTES and from_s <= at < until_s
+        ]
 
 
 def read_log(path: Path, link: Link) -> Queue:
@@ -120,17 +137,20 @@ def read_log(path: Path, link: Link) -> Queue:
 class MeasuredPath(Testbed):
     """Client and server with a link each way."""
 
-    def __init__(self, folder: Path, up: Link, down: Link) -> None:
+    def __init__(
+        self, folder: Path, up: Link, down: Link, more: str = "", options: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(folder, *ADDRESSES, sysctls={"net.ipv6.conf.default.disable_ipv6": "1"})
         self.links = {"up": up, "down": down}
+        self.more, self.options = more, options
         self.zero_unix_s = 0.0
         self.program = found("unbloat-measure") or ""
 
     def build(self) -> None:
         """Addresses, routes, the emulator's clock."""
         text = f'name = "measured"\nduration = "100 s"\n{self.links["up"].text("up")}'
-        text += f'{self.links["down"].text("down")}[[flow]]\nfrom = "client"\n'
-        for device in self.emulate(text):
+        text += f'{self.links["down"].text("down")}[[flow]]\nfrom = "client"\n{self.more}'
+        for device in self.emulate(text, *self.options):
             node, peer = (list(ADDRESSES)[end] for end in (device.node, device.peer))
             own, other = ADDRESSES[node], ADDRESSES[peer]
             self.address(node, device.name, f"{own}/32")
