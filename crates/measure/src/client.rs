@@ -3,14 +3,16 @@
 mod control;
 mod loads;
 mod prober;
+mod progress;
 mod run;
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-pub use run::{Progress, measure};
+pub use progress::Progress;
+pub use run::measure;
 
-use crate::outcome::Phase;
+use crate::seen::Phase;
 
 /// Until an address answers.
 const CONNECT: Duration = Duration::from_secs(3);

@@ -101,7 +101,8 @@ fn of_phase(phase: &PhaseOutcome) -> Vec<Cure> {
 mod tests {
     use super::*;
     use crate::figures::Quantile;
-    use crate::outcome::{Delay, Grade, Stream};
+    use crate::outcome::{Delay, Grade};
+    use crate::seen::Stream;
     use crate::wire::data::Direction;
     use crate::wire::message::StreamInfo;
 

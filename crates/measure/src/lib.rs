@@ -14,6 +14,7 @@ pub mod metered;
 pub mod outcome;
 pub mod saturation;
 pub mod screen;
+pub mod seen;
 pub mod server;
 pub mod socket;
 pub mod wire;

@@ -11,146 +11,8 @@ use serde::{Serialize, Serializer};
 use crate::delay::{Clocks, Queue, Times, When};
 use crate::figures::{Figures, Quantile, Verdict};
 use crate::losses::{Fate, fates};
+use crate::seen::{Kind, Load, Phase, Seen, Stream};
 use crate::wire::data::Direction;
-use crate::wire::message::StreamInfo;
-
-/// A loaded phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// Data to the client.
-    Down,
-    /// Data to the server.
-    Up,
-    /// Data both ways at once.
-    Both,
-}
-
-impl Phase {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Phase; 3] = [Phase::Down, Phase::Up, Phase::Both];
-
-    /// Name on screen and in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Phase::Down => "down",
-            Phase::Up => "up",
-            Phase::Both => "both",
-        }
-    }
-
-    /// Which ways its data go.
-    pub const fn directions(self) -> &'static [Direction] {
-        match self {
-            Phase::Down => &[Direction::Down],
-            Phase::Up => &[Direction::Up],
-            Phase::Both => &[Direction::Down, Direction::Up],
-        }
-    }
-}
-
-/// A probe that was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// When, client's clock.
-    pub t1: i64,
-    /// It left this host too late to say anything.
-    pub late: bool,
-    /// Its times, and how many probes the server had had.
-    pub answer: Option<(Times, u32)>,
-}
-
-/// A part of the test, client's clock.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    /// What it was.
-    pub kind: Kind,
-    /// When it began.
-    pub from: i64,
-    /// When it was over.
-    pub until: i64,
-}
-
-/// What a part of the test was.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
-    /// Nothing was transferred.
-    Idle(When),
-    /// A load.
-    Load(Load),
-}
-
-/// A load.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Load {
-    /// Which.
-    pub phase: Phase,
-    /// From when on it counts; `None`: it never came so far.
-    pub measured: Option<i64>,
-    /// Goodput was steady then.
-    pub steady: bool,
-    /// The streams, shortly before they were ended.
-    pub streams: Vec<Stream>,
-}
-
-/// A stream, as its sending end saw it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Stream {
-    /// `up` or `down`.
-    pub direction: &'static str,
-    /// The sender's congestion control.
-    pub congestion_control: String,
-    /// Why it is another than was asked for.
-    pub congestion_control_why: Option<String>,
-    /// Smallest RTT, ms.
-    pub rtt_min_ms: f64,
-    /// Smoothed RTT at the end, ms.
-    pub rtt_ms: f64,
-    /// Congestion window at the end, segments.
-    pub cwnd: u32,
-    /// Segments that were sent again.
-    pub retransmissions: u32,
-    /// Share of the busy time that the receiver's window limited.
-    pub share_rwnd: Option<f64>,
-    /// Share of the busy time that the send buffer limited.
-    pub share_sndbuf: Option<f64>,
-}
-
-impl Stream {
-    /// From what the kernel says.
-    pub fn new(direction: Direction, info: StreamInfo, why: Option<String>) -> Stream {
-        let share = |part: u64| (info.busy_us > 0).then(|| part as f64 / info.busy_us as f64);
-        Stream {
-            direction: direction.name(),
-            congestion_control_why: why,
-            rtt_min_ms: f64::from(info.min_rtt_us) / 1e3,
-            rtt_ms: f64::from(info.rtt_us) / 1e3,
-            cwnd: info.cwnd,
-            retransmissions: info.retrans,
-            share_rwnd: share(info.rwnd_us),
-            share_sndbuf: share(info.sndbuf_us),
-            congestion_control: info.cc,
-        }
-    }
-}
-
-/// All that a test saw.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// Every probe.
-    pub records: Vec<Record>,
-    /// Every step.
-    pub steps: Vec<Step>,
-    /// Bytes that the client had received, by its clock.
-    pub down: Vec<(i64, u64)>,
-    /// Bytes that the server had received, by its own clock.
-    pub up: Vec<(i64, u64)>,
-    /// Probes a second.
-    pub per_s: f64,
-    /// The client's clock and CLOCK_REALTIME at one moment, ns.
-    pub unix: (i64, i64),
-    /// Why it ended before its time.
-    pub ended: Option<String>,
-}
 
 /// The result of a test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -435,5 +297,105 @@ impl Evaluated<'_> {
             delay_rtt: rtt.as_ref().map(Delay::from),
             streams: load.streams.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seen::{Record, Step};
+
+    const S: i64 = 1_000_000_000;
+
+    /// Idle for 3 s, an upload of 10 Mbit/s for 10 s whose queue is 250 ms long, measured for 6 s, idle for 2 s. Every
+    /// fortieth probe is lost on the way up. The server's clock is ahead and fast.
+    fn seen(ahead: i64, ppm: f64, change_ms: i64) -> Seen {
+        let mut rng = Rng::new(7, "path");
+        let server = |t: i64| t + ahead + (t as f64 * ppm * 1e-6) as i64;
+        let mut had = 0;
+        let records = (0..750_i64)
+            .map(|n| {
+                let t1 = 50 * S + n * 20_000_000;
+                let loaded = (150..650).contains(&n);
+                let queue = if loaded { 240.0 + 10.0 * rng.uniform() } else { 0.0 };
+                let changed = if n > 400 { change_ms * 1_000_000 } else { 0 };
+                let arrived = t1 + ((8.0 + queue + 0.2 * rng.uniform()) * 1e6) as i64 + changed;
+                let t4 = arrived + ((12.0 + 0.2 * rng.uniform()) * 1e6) as i64;
+                let lost = loaded && n % 40 == 0;
+                had += u32::from(!lost);
+                let times = Times { t1, t2: server(arrived), t3: server(arrived), t4 };
+                Record { t1, late: false, answer: (!lost).then_some((times, had)) }
+            })
+            .collect();
+        let load = Load { phase: Phase::Up, measured: Some(57 * S), steady: true, streams: vec![] };
+        let step = |kind, from, until| Step { kind, from: from * S, until: until * S };
+        Seen {
+            records,
+            steps: vec![
+                step(Kind::Idle(When::Before), 50, 53),
+                step(Kind::Load(load), 53, 63),
+                step(Kind::Idle(When::After), 63, 65),
+            ],
+            down: vec![(50 * S, 0), (65 * S, 0)],
+            up: (0..150)
+                .map(|n| (server(50 * S + n * S / 10), (n.clamp(30, 130) as u64 - 30) * 125_000))
+                .collect(),
+            per_s: 50.0,
+            unix: (50 * S, 1_700_000_000 * S),
+            ended: None,
+        }
+    }
+
+    fn outcome(seen: Seen) -> Outcome {
+        Outcome::of(seen, &mut Rng::new(1, "bootstrap"))
+    }
+
+    #[test]
+    fn an_upload_has_its_delay_loss_goodput_and_grade_whatever_the_clocks() {
+        for (ahead, ppm) in [(0, 0.0), (10 * S, 100.0), (-3 * S, -150.0)] {
+            let found = outcome(seen(ahead, ppm, 0));
+            assert!(found.is_graded() && !found.path_changed);
+            assert!((found.clock_skew_ppm.unwrap() - ppm).abs() < 5.0);
+            assert!((found.rtt_min_ms.unwrap() - 20.0).abs() < 0.3);
+            let [phase] = found.phases.as_slice() else { panic!("one phase") };
+            assert_eq!((phase.grade.of, phase.grade.words().as_str()), ("up", "D"));
+            let (up, down) = (phase.delay_up.as_ref().unwrap(), phase.delay_down.as_ref().unwrap());
+            assert!((up.p95_ms.ms - 250.0).abs() < 1.0 && down.p95_ms.ms < 1.0);
+            assert!((up.loss - 0.025).abs() < 0.005 && down.loss == 0.0);
+            assert!((phase.goodput_up_bps.unwrap() / 10e6 - 1.0).abs() < 0.01);
+            assert_eq!(phase.goodput_down_bps, None);
+            assert!((phase.from_unix_s - 1_700_000_007.0).abs() < 1e-3);
+        }
+    }
+
+    #[test]
+    fn a_changed_path_has_no_grade_per_direction() {
+        let found = outcome(seen(10 * S, 100.0, 9));
+        assert!(found.path_changed && !found.is_graded());
+        assert_eq!(found.phases[0].grade.why.as_deref(), Some("the path changed during the test"));
+    }
+
+    #[test]
+    fn what_an_end_cuts_off_is_no_loss() {
+        let mut cut = seen(0, 0.0, 0);
+        cut.ended = Some("the server closed the connection".to_owned());
+        for record in &mut cut.records[500..] {
+            record.answer = None;
+        }
+        let found = outcome(cut);
+        assert!(!found.complete && !found.is_graded());
+        let rtt = found.phases[0].delay_rtt.as_ref().unwrap();
+        assert_eq!((rtt.probes, (rtt.loss * rtt.probes as f64).round()), (150, 4.0));
+    }
+
+    #[test]
+    fn a_quantile_that_falls_on_lost_probes_is_a_word_in_json() {
+        let mut lossy = seen(0, 0.0, 0);
+        for record in lossy.records[300..600].iter_mut().step_by(10) {
+            record.answer = None;
+        }
+        let json = serde_json::to_value(outcome(lossy)).unwrap();
+        assert_eq!(json["phases"][0]["delay_rtt"]["p95_ms"][0], "lost");
+        assert!(json["phases"][0]["delay_rtt"]["p50_ms"][0].is_f64());
     }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use super::CONNECT;
 use super::control::{Control, locked};
 use crate::load::{self, Count};
-use crate::outcome::Stream;
+use crate::seen::Stream;
 use crate::socket::{info, prepare};
 use crate::wire::data::{Direction, Opening};
 use crate::wire::message::StreamInfo;

@@ -14,7 +14,7 @@ use algo::Rng;
 use super::control::{Control, FromServer, locked};
 use crate::clock::Clock;
 use crate::delay::Times;
-use crate::outcome::Record;
+use crate::seen::Record;
 use crate::socket::{receive, stamped};
 use crate::wire::keys::Key;
 use crate::wire::probe::{LENGTH, Probe};

@@ -8,12 +8,14 @@ use algo::Rng;
 use super::control::{Control, locked};
 use super::loads::Loads;
 use super::prober::Prober;
+use super::progress::Progress;
 use super::{Failure, Options};
 use crate::clock::Clock;
 use crate::delay::When;
 use crate::figures::{Figures, MIN_PROBES};
-use crate::outcome::{Kind, Load, Outcome, Phase, Record, Seen, Step};
+use crate::outcome::Outcome;
 use crate::saturation::{Advice, Saturation};
+use crate::seen::{Kind, Load, Phase, Record, Seen, Step};
 use crate::wire::data::Direction;
 use crate::wire::keys::random;
 use crate::wire::message::ToServer;
@@ -70,23 +72,6 @@ const QUICK: Timing = Timing {
     first_streams: 8,
     growing: false,
 };
-
-/// What is shown while it runs.
-#[derive(Clone, Debug, Default)]
-pub struct Progress {
-    /// What is done now.
-    pub step: &'static str,
-    /// Seconds until the end, at most.
-    pub left_s: f64,
-    /// Goodput of the last second, bit/s, in loaded directions.
-    pub down_bps: Option<f64>,
-    /// The other direction.
-    pub up_bps: Option<f64>,
-    /// Added delay of the latest answer, ms; as far as clocks are known.
-    pub down_ms: Option<f64>,
-    /// The other direction.
-    pub up_ms: Option<f64>,
-}
 
 /// Measures the path to a server.
 pub fn measure(
@@ -336,35 +321,15 @@ impl Run<'_> {
     }
 
     fn progress(&mut self) {
-        let records = self.prober.records();
-        let answered = records.iter().filter_map(|record| record.answer);
-        // The clocks' rates differ by less in the time of a test than is shown.
-        let least = |way: fn(&crate::delay::Times) -> i64| {
-            let values = answered.clone().map(move |(times, _)| way(&times));
-            let (last, least) = (values.clone().next_back()?, values.min()?);
-            Some((last - least) as f64 / 1e6)
-        };
-        let rate = |counts: &[(i64, u64)]| {
-            let (now, before) = (counts.last()?, counts.iter().rev().nth(10)?);
-            let seconds = (now.0 - before.0) as f64 / 1e9;
-            (seconds > 0.0).then(|| (now.1 - before.1) as f64 * 8.0 / seconds)
-        };
+        let Timing { loaded, drain, after, .. } = *self.timing;
+        let later = (loaded + drain) * self.phases_left as u32 + after;
+        let left = self.step_ends.saturating_duration_since(Instant::now()) + later;
         let infos = locked(&self.control.from_server.infos);
         let up: Vec<(i64, u64)> =
             infos[infos.len().saturating_sub(12)..].iter().map(|i| (i.t_ns, i.up_bytes)).collect();
         drop(infos);
-        let Timing { loaded, drain, after, .. } = *self.timing;
-        let later = (loaded + drain) * self.phases_left as u32 + after;
-        let left = self.step_ends.saturating_duration_since(Instant::now()) + later;
-        let progress = Progress {
-            step: self.step,
-            left_s: left.as_secs_f64(),
-            down_bps: rate(&self.seen.down).filter(|_| matches!(self.step, "down" | "both")),
-            up_bps: rate(&up).filter(|_| matches!(self.step, "up" | "both")),
-            down_ms: least(|times| times.t4 - times.t3),
-            up_ms: least(|times| times.t2 - times.t1),
-        };
-        (self.show)(&progress);
+        let records = self.prober.records();
+        (self.show)(&Progress::of(self.step, left, &records, &self.seen.down, &up));
     }
 }
 
