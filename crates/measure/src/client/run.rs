@@ -290,7 +290,8 @@ impl Run<'_> {
                 }
             }
             load.steady = sides.iter().all(|side| side.steady);
-            if load.steady || begun.elapsed() >= timing.settling {
+            // Goodput is steady long before a given number of streams has filled a deep buffer; streams that are added fill it.
+            if (load.steady && growing) || begun.elapsed() >= timing.settling {
                 load.measured = Some(self.clock.now());
             }
         }
