@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -209,9 +210,11 @@ def other_clock() -> str:
 
 
 def near(measured: float | str, true_ms: float) -> bool:
-    """Within 5 ms or 10 %."""
+    """Within 5 ms or 10 %; a lost probe is near nothing but a lost probe."""
     value = float("inf") if measured == "lost" else float(measured)
-    return value == true_ms or abs(value - true_ms) <= max(5.0, 0.1 * true_ms)
+    if math.isinf(value) or math.isinf(true_ms):
+        return value == true_ms
+    return abs(value - true_ms) <= max(5.0, 0.1 * true_ms)
 
 
 def p95(waits: list[float]) -> float:
