@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test random-tests bench front never-worse kernels congestion-control docs install clean
+.PHONY: demo test random-tests bench front never-worse kernels congestion-control measure-evidence docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -42,6 +42,13 @@ kernels:
 congestion-control:
 	./setup --tests
 	.venv/bin/python tests/kernels/congestion.py
+
+# Accuracy of `unbloat measure` on nine paths beside the emulator's log, as root: RUNS of each, half an hour for five. Resumes.
+RUNS ?= 5
+measure-evidence:
+	./setup --tests
+	PYTHONPATH=tests:tests/measure .venv/bin/python tests/measure/evidence.py --runs $(RUNS) \
+		--store docs/generated/measure.jsonl --page docs/generated/measure.md
 
 # The documentation as a site in site/; a broken link fails. Its search needs a server: .venv/bin/mkdocs serve
 docs:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-REAL_CLOCKS = ("acceptance", "agent", "lab", "truth")
+REAL_CLOCKS = ("acceptance", "agent", "lab", "measure", "truth")
 """Folders whose tests run on real clocks."""
 RETRIES = Path(__file__).resolve().parents[1] / "target" / "retries.jsonl"
 

@@ -9,5 +9,6 @@ pub mod drive;
 pub mod emulator;
 pub mod invariants;
 pub mod located;
+pub mod measure;
 pub mod scenario_text;
 pub mod trace_text;

@@ -48,6 +48,7 @@ CASES = {
     "help-plot": "plot --help",
     "help-list": "list --help",
     "help-locate": "locate --help",
+    "help-measure": "measure --help",
     "analyze": "analyze cubic.pcapng",
     "analyze-csv": "analyze cubic.pcapng --csv tables",
     "analyze-wrong-top": "analyze cubic.pcapng --top many",

@@ -554,6 +554,79 @@ def list_(
     show_list(kind, name)
 
 
+@app.command(
+    short_help="Say how bad a connection is, in which direction.",
+    epilog="Example: unbloat measure my-server --token 5ac04a9b4db8be5a",
+)
+def measure(
+    ctx: typer.Context,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="HOST[:PORT]|serve",
+            help="Where the other side runs; or the word serve: be the other side, and print what to type on this one.",
+            show_default=False,
+        ),
+    ],
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKEN",
+            help="The server's token; the variable UNBLOAT_MEASURE_TOKEN otherwise.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A file whose first line is the token; with serve as well."
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="About 12 s instead of 30 to 60.")] = False,
+    phases: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Loaded phases, as down,up; all of down,up,both otherwise."
+        ),
+    ] = None,
+    streams: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, max=16, help="So many streams, instead of as many as fill the path."
+        ),
+    ] = None,
+    cc: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Congestion control of the streams, at both ends."),
+    ] = None,
+    max_data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BYTES",
+            help="End when this much was transferred, 2GB otherwise; with serve: the most of one client, 4GB.",
+        ),
+    ] = None,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Go on where the link seems to be metered, without a question."),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS:PORT", help="With serve: all addresses and port 26110 otherwise."
+        ),
+    ] = None,
+    open: Annotated[
+        bool, typer.Option("--open", help="With serve: serve every host, without a token.")
+    ] = False,
+) -> None:
+    """How much delay a transfer adds, in which direction: this host and a server of yours load the path down, up and both ways,
+    and send small probes meanwhile. Prints a grade per direction and which cure to try."""
+    from unbloat.cli.measure import become
+
+    become([target, *agent.words(ctx, "target")])
+
+
 # The last of the commands in the list.
 app.add_typer(
     agent.app, name="agent", short_help="Cure bufferbloat on this host, undone by itself."

@@ -14,7 +14,7 @@ from unbloat.lab.agent.config import cures
 from unbloat.lab.traffic import needed_programs
 
 AGENT = "unbloat-agent"
-GIVEN = {"unbloat-emu": "UNBLOAT_EMU", AGENT: "UNBLOAT_AGENT"}
+GIVEN = {"unbloat-emu": "UNBLOAT_EMU", AGENT: "UNBLOAT_AGENT", "unbloat-measure": "UNBLOAT_MEASURE"}
 """Variables of the environment that name our programs."""
 
 PACKAGES = {

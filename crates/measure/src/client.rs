@@ -1,0 +1,90 @@
+//! The client: connects, leads the phases, and evaluates what it saw.
+
+mod control;
+mod loads;
+mod prober;
+mod progress;
+mod run;
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+pub use progress::Progress;
+pub use run::measure;
+
+use crate::seen::Phase;
+
+/// Until an address answers.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// What is measured, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `HOST` or `HOST:PORT`.
+    pub host: String,
+    /// The server's token.
+    pub token: String,
+    /// Phases, in order.
+    pub phases: Vec<Phase>,
+    /// Streams of a loaded phase; `None`: as many as fill the path.
+    pub streams: Option<usize>,
+    /// Congestion control at both ends; `None`: each system's own.
+    pub cc: Option<String>,
+    /// Bytes of all loads together.
+    pub max_bytes: u64,
+    /// The short form.
+    pub quick: bool,
+}
+
+/// Why nothing was measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// No address, or none that answers.
+    #[error("{0}")]
+    NoServer(String),
+    /// The server does not want it.
+    #[error("the server refuses: {0}")]
+    Refused(String),
+}
+
+/// Text of another program, fit for a terminal: control characters and what is too long are left out.
+pub fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+/// A connection to the first address of the host that answers.
+fn connect(host: &str, port: u16) -> Result<TcpStream, Failure> {
+    let no_server = |why: &str| Failure::NoServer(format!("{host}: {why}"));
+    let addresses: Vec<SocketAddr> = host
+        .to_socket_addrs()
+        .or_else(|_| (host.trim_matches(['[', ']']), port).to_socket_addrs())
+        .map_err(|_| no_server("no such host"))?
+        .collect();
+    let mut why = no_server("no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(socket) => return Ok(socket),
+            Err(e) => why = no_server(&format!("no answer from {address} ({})", e.kind())),
+        }
+    }
+    Err(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_cannot_move_the_cursor() {
+        assert_eq!(printable("a\x1b[2Jb\r\nc"), "a[2Jbc");
+        assert_eq!(printable(&"x".repeat(1000)).len(), 200);
+    }
+
+    #[test]
+    fn a_host_that_is_none_and_a_port_that_is_closed_are_named() {
+        let none = connect("none.invalid", 1).unwrap_err();
+        assert_eq!(none.to_string(), "none.invalid: no such host");
+        let closed = connect("127.0.0.1:1", 2).unwrap_err().to_string();
+        assert!(closed.contains("127.0.0.1:1") && closed.contains("refused"), "{closed}");
+    }
+}

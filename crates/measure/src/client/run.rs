@@ -1,0 +1,351 @@
+//! Leads a test through its phases: idle, each load with the drain of its queue behind it, idle.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use algo::Rng;
+
+use super::control::{Control, locked};
+use super::loads::Loads;
+use super::prober::Prober;
+use super::progress::Progress;
+use super::{Failure, Options};
+use crate::clock::Clock;
+use crate::delay::When;
+use crate::figures::{Figures, MIN_PROBES};
+use crate::outcome::Outcome;
+use crate::saturation::{Advice, Saturation};
+use crate::seen::{Kind, Load, Phase, Record, Seen, Step};
+use crate::wire::data::Direction;
+use crate::wire::keys::random;
+use crate::wire::message::ToServer;
+
+/// Between two looks at everything.
+const TICK: Duration = Duration::from_millis(100);
+/// The client sends a sign of life each fifth tick.
+const ALIVE: u32 = 5;
+/// A queue below this is gone, as in the specification.
+const DRAINED_MS: f64 = 5.0;
+/// The latest answers that have to be drained: one may have met a gap.
+const DRAINED: usize = 5;
+/// Answers that are on their way at the end are waited for this long; then their probes are lost.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+
+/// How long the parts of a test take.
+struct Timing {
+    before: Duration,
+    after: Duration,
+    /// Between two looks at goodput.
+    interval: Duration,
+    /// Measuring begins after it, steady or not.
+    settling: Duration,
+    loaded: Duration,
+    drain: Duration,
+    per_s: f64,
+    first_streams: usize,
+    growing: bool,
+}
+
+/// Goodput of a loaded path varies by its congestion control's cycles within half a second; five seconds before and five
+/// while it is measured give a grade on most paths.
+const THOROUGH: Timing = Timing {
+    before: Duration::from_secs(3),
+    after: Duration::from_secs(2),
+    interval: Duration::from_millis(500),
+    settling: Duration::from_secs(5),
+    loaded: Duration::from_secs(12),
+    drain: Duration::from_secs(5),
+    per_s: 50.0,
+    first_streams: 1,
+    growing: true,
+};
+/// Twice the probes, so that two seconds have the 200 that a grade needs; eight streams, since there is no
+/// time to add some, and fewer do not fill a deep buffer in two seconds.
+const QUICK: Timing = Timing {
+    before: Duration::from_secs(1),
+    after: Duration::from_secs(1),
+    interval: Duration::from_millis(200),
+    settling: Duration::from_millis(1200),
+    loaded: Duration::from_millis(3400),
+    drain: Duration::from_secs(2),
+    per_s: 100.0,
+    first_streams: 8,
+    growing: false,
+};
+
+/// Measures the path to a server.
+pub fn measure(
+    options: &Options,
+    clock: Clock,
+    show: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, Failure> {
+    let here = |e: std::io::Error| Failure::NoServer(format!("no probe can be sent: {e}"));
+    let seed = u64::from_le_bytes(random().map_err(here)?);
+    show(&Progress { step: "connecting", ..Progress::default() });
+    let control = Control::begin(options, || eprintln!("another client measures; waiting"))?;
+    let timing = if options.quick { &QUICK } else { &THOROUGH };
+    let per_s = timing.per_s.min(f64::from(control.limits.pps)).max(1.0);
+    let prober = Prober::begin(&control, per_s, clock, Rng::new(seed, "gaps")).map_err(here)?;
+    let real = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let unix = (clock.now(), real.map_or(0, |t| t.as_nanos() as i64));
+    let mut run = Run {
+        options,
+        // At the server's limit it would break off; here it ends in order.
+        max_bytes: options.max_bytes.min(control.limits.bytes),
+        timing,
+        clock,
+        show,
+        control,
+        prober,
+        loads: Loads::new(options.cc.clone(), seed),
+        seen: Seen { per_s, unix, ..Seen::default() },
+        rng: Rng::new(seed, "bootstrap"),
+        ticks: 0,
+        step: "idle",
+        phases_left: options.phases.len(),
+        step_ends: Instant::now(),
+    };
+    run.lead();
+    let Run { prober, seen, mut rng, control, .. } = run;
+    if seen.ended.is_none() {
+        wait_for_answers(&prober, &control);
+    }
+    let records = prober.end();
+    if records.iter().all(|record| record.answer.is_none()) {
+        let why = seen.ended.unwrap_or_else(|| "no probe was answered".to_owned());
+        return Err(Failure::NoServer(format!(
+            "{}: {why}; the server's port has to be open for UDP as well",
+            options.host
+        )));
+    }
+    let up =
+        locked(&control.from_server.infos).iter().map(|info| (info.t_ns, info.up_bytes)).collect();
+    Ok(Outcome::of(Seen { records, up, ..seen }, &mut rng))
+}
+
+fn wait_for_answers(prober: &Prober, control: &Control) {
+    prober.pause();
+    let begun = Instant::now();
+    while begun.elapsed() < LAST_ANSWERS && control.from_server.over().is_none() {
+        let records = prober.records();
+        // A lost probe in the last second would be waited for in vain: only those of the last round trips are.
+        let recent = records.iter().rev().take(10);
+        if recent.clone().all(|record| record.answer.is_some()) {
+            return;
+        }
+        control.say(&ToServer::Alive);
+        thread::sleep(TICK);
+    }
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    max_bytes: u64,
+    timing: &'static Timing,
+    clock: Clock,
+    show: &'a mut dyn FnMut(&Progress),
+    control: Control,
+    prober: Prober,
+    loads: Loads,
+    seen: Seen,
+    rng: Rng,
+    ticks: u32,
+    step: &'static str,
+    phases_left: usize,
+    step_ends: Instant,
+}
+
+impl Run<'_> {
+    fn lead(&mut self) {
+        let Timing { before, after, .. } = *self.timing;
+        if !self.idle(When::Before, before) {
+            return;
+        }
+        if self.prober.records().iter().all(|record| record.answer.is_none()) {
+            self.seen.ended = Some("no probe was answered".to_owned());
+            return;
+        }
+        for phase in self.options.phases.clone() {
+            self.phases_left -= 1;
+            if !self.load(phase) || !self.drain() {
+                return;
+            }
+            if self.loads.bytes() >= self.max_bytes {
+                break;
+            }
+        }
+        self.phases_left = 0;
+        let full = self.loads.bytes() >= self.max_bytes;
+        if self.idle(When::After, after) && full {
+            self.seen.ended =
+                Some("the limit of data (--max-data) of client or server was reached".to_owned());
+        }
+    }
+
+    /// Waits one tick; false: it is over.
+    fn tick(&mut self) -> bool {
+        thread::sleep(TICK);
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(ALIVE) {
+            self.control.say(&ToServer::Alive);
+        }
+        self.seen.down.push((self.clock.now(), self.loads.received()));
+        self.progress();
+        self.seen.ended = self.control.from_server.over();
+        self.seen.ended.is_none()
+    }
+
+    fn idle(&mut self, when: When, length: Duration) -> bool {
+        (self.step, self.step_ends) = ("idle", Instant::now() + length);
+        let (from, begun) = (self.clock.now(), Instant::now());
+        let mut fine = true;
+        while fine && begun.elapsed() < length {
+            fine = self.tick();
+        }
+        self.seen.steps.push(Step { kind: Kind::Idle(when), from, until: self.clock.now() });
+        fine
+    }
+
+    /// Waits until the queue is gone.
+    fn drain(&mut self) -> bool {
+        (self.step, self.step_ends) = ("drain", Instant::now() + self.timing.drain);
+        let (from, begun) = (self.clock.now(), Instant::now());
+        while begun.elapsed() < self.timing.drain {
+            if !self.tick() {
+                return false;
+            }
+            let records = self.prober.records();
+            let rtts = round_trips(&records);
+            let least = rtts.iter().map(|(_, rtt)| *rtt).reduce(f64::min).unwrap_or(0.0);
+            let since: Vec<f64> =
+                rtts.iter().filter(|(t1, _)| *t1 >= from).map(|(_, rtt)| rtt - least).collect();
+            let latest = &since[since.len().saturating_sub(DRAINED)..];
+            if latest.len() == DRAINED && latest.iter().all(|ms| *ms < DRAINED_MS) {
+                break;
+            }
+        }
+        true
+    }
+
+    /// One loaded phase; false: it is over for all.
+    fn load(&mut self, phase: Phase) -> bool {
+        let timing = self.timing;
+        (self.step, self.step_ends) = (phase.name(), Instant::now() + timing.loaded);
+        let (from, begun) = (self.clock.now(), Instant::now());
+        let first = self.options.streams.unwrap_or(timing.first_streams);
+        let growing = self.options.streams.is_none() && timing.growing;
+        let mut sides: Vec<Side> = phase
+            .directions()
+            .iter()
+            .map(|direction| Side {
+                direction: *direction,
+                saturation: Saturation::new(first, growing),
+                steady: false,
+                last: self.count(*direction),
+            })
+            .collect();
+        for side in &sides {
+            for _ in 0..first {
+                self.loads.add(&self.control, side.direction);
+            }
+        }
+        let mut load = Load { phase, measured: None, steady: false, streams: Vec::new() };
+        let (mut looked, mut fine) = (Instant::now(), true);
+        while fine && begun.elapsed() < timing.loaded && self.loads.bytes() < self.max_bytes {
+            fine = self.tick();
+            if looked.elapsed() < timing.interval {
+                continue;
+            }
+            looked = Instant::now();
+            let reported =
+                locked(&self.control.from_server.infos).last().cloned().unwrap_or_default();
+            load.streams = self.loads.streams(&reported.streams);
+            if let Some(measured) = load.measured {
+                match self.figures(measured) {
+                    Some(figures) if figures.is_certain() => break,
+                    // The buffer was still filling: again, if there is time for enough probes.
+                    Some(figures) if figures.rising && figures.probes >= MIN_PROBES => {
+                        let needed = Duration::from_secs_f64(MIN_PROBES as f64 / self.seen.per_s);
+                        if begun.elapsed() + needed + TICK < timing.loaded {
+                            load.measured = Some(self.clock.now());
+                        }
+                    }
+                    _ => {}
+                }
+                continue;
+            }
+            for side in &mut sides {
+                let now = self.count(side.direction);
+                let seconds = (now.0 - side.last.0) as f64 / 1e9;
+                if seconds <= 0.0 {
+                    // No report since the last look.
+                    continue;
+                }
+                let goodput = (now.1 - side.last.1) as f64 * 8.0 / seconds;
+                side.last = now;
+                match side.saturation.interval(goodput) {
+                    Advice::Add => self.loads.add(&self.control, side.direction),
+                    Advice::Wait => {}
+                    Advice::Measure => side.steady = true,
+                }
+            }
+            load.steady = sides.iter().all(|side| side.steady);
+            // Goodput is steady long before a given number of streams has filled a deep buffer; streams that are added fill it.
+            if (load.steady && growing) || begun.elapsed() >= timing.settling {
+                load.measured = Some(self.clock.now());
+            }
+        }
+        self.seen.steps.push(Step { kind: Kind::Load(load), from, until: self.clock.now() });
+        self.loads.stop();
+        self.control.say(&ToServer::Stop);
+        fine
+    }
+
+    /// Bytes that were received in a direction, and when, on the receiver's clock.
+    fn count(&self, direction: Direction) -> (i64, u64) {
+        match direction {
+            Direction::Down => (self.clock.now(), self.loads.received()),
+            Direction::Up => locked(&self.control.from_server.infos)
+                .last()
+                .map_or((0, 0), |info| (info.t_ns, info.up_bytes)),
+        }
+    }
+
+    /// Figures of the round trip so far, for which no clock has to be fitted.
+    fn figures(&mut self, measured: i64) -> Option<Figures> {
+        let records = self.prober.records();
+        let rtts = round_trips(&records);
+        let least = rtts.iter().map(|(_, rtt)| *rtt).reduce(f64::min)?;
+        let delays: Vec<f64> =
+            rtts.iter().filter(|(t1, _)| *t1 >= measured).map(|(_, rtt)| rtt - least).collect();
+        Figures::of(&delays, self.seen.per_s, &mut self.rng)
+    }
+
+    fn progress(&mut self) {
+        let Timing { loaded, drain, after, .. } = *self.timing;
+        let later = (loaded + drain) * self.phases_left as u32 + after;
+        let left = self.step_ends.saturating_duration_since(Instant::now()) + later;
+        let infos = locked(&self.control.from_server.infos);
+        let up: Vec<(i64, u64)> =
+            infos[infos.len().saturating_sub(12)..].iter().map(|i| (i.t_ns, i.up_bytes)).collect();
+        drop(infos);
+        let records = self.prober.records();
+        (self.show)(&Progress::of(self.step, left, &records, &self.seen.down, &up));
+    }
+}
+
+struct Side {
+    direction: Direction,
+    saturation: Saturation,
+    steady: bool,
+    last: (i64, u64),
+}
+
+/// Of answered probes: when they were sent, and their round trips, ms.
+fn round_trips(records: &[Record]) -> Vec<(i64, f64)> {
+    records
+        .iter()
+        .filter_map(|record| record.answer)
+        .map(|(times, _)| (times.t1, times.rtt_ns() as f64 / 1e6))
+        .collect()
+}

@@ -1,0 +1,159 @@
+//! Which cure to try, by name and command.
+//!
+//! signal: grade and goodput of a loaded direction, its senders' congestion control · model: the cures of the rule
+//! `bufferbloat` of `unbloat analyze`; a cure is worth its trouble from grade B on · action: a list, the nearest first:
+//! this host, the sender, the router.
+//!
+//! On which device the queue stands is not known here: a smart queue helps only on the router whose uplink or downlink
+//! is the slow link.
+
+use flow::diagnose::grade::grade;
+use serde::Serialize;
+
+use crate::outcome::PhaseOutcome;
+
+/// A smart queue has to be the bottleneck, a little below the link's rate; the share that CAKE's documentation
+/// recommends for a start.
+const BELOW: f64 = 0.9;
+
+/// Something to try.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cure {
+    /// `down` or `up`.
+    pub direction: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Where it acts.
+    pub on: &'static str,
+    /// What to type there; `None`: a setting of the device.
+    pub command: Option<String>,
+    /// What it does.
+    pub effect: &'static str,
+}
+
+/// Cures for what the phases show.
+pub fn cures(phases: &[PhaseOutcome]) -> Vec<Cure> {
+    phases.iter().flat_map(of_phase).collect()
+}
+
+fn of_phase(phase: &PhaseOutcome) -> Vec<Cure> {
+    let (delay, goodput) = match phase.phase {
+        "down" => (&phase.delay_down, phase.goodput_down_bps),
+        "up" => (&phase.delay_up, phase.goodput_up_bps),
+        // The same queues as in the phases of one direction.
+        _ => return Vec::new(),
+    };
+    let (direction, down) = (phase.phase, phase.phase == "down");
+    // What the delay of those probes is that arrived; lost ones are no queue that a cure shortens.
+    let bloated = delay.as_ref().is_some_and(|delay| {
+        let ms = if delay.p95_ms.ms.is_finite() { delay.p95_ms.ms } else { delay.p50_ms.ms };
+        ms.is_finite() && !matches!(grade(ms), "A+" | "A")
+    });
+    if !bloated {
+        return Vec::new();
+    };
+    let mut found = vec![if down {
+        Cure {
+            direction,
+            name: "receive windows (DRWA)",
+            on: "this host",
+            command: Some("sudo unbloat agent on --set receive.lambda=1.5".to_owned()),
+            effect: "downloads of this host stop filling the queue",
+        }
+    } else {
+        Cure {
+            direction,
+            name: "ACK windows (DRWA), the gate (QCUT) with a modem",
+            on: "this host",
+            command: Some("sudo unbloat agent on".to_owned()),
+            effect: "uploads of this host stop filling the queue",
+        }
+    }];
+    let bbr = |name: &str| name.starts_with("bbr");
+    let senders = || phase.streams.iter().filter(|stream| stream.direction == direction);
+    if senders().next().is_some() && !senders().any(|stream| bbr(&stream.congestion_control)) {
+        found.push(Cure {
+            direction,
+            name: "BBR",
+            on: if down { "the server" } else { "this host" },
+            command: Some("sudo sysctl net.ipv4.tcp_congestion_control=bbr".to_owned()),
+            effect: "the sender keeps little more in flight than the path holds",
+        });
+    }
+    let rate = goodput.map(|bps| bps * BELOW / 1e6).filter(|mbit| *mbit >= 0.1);
+    found.push(Cure {
+        direction,
+        name: "a smart queue (CAKE or fq_codel)",
+        on: if down {
+            "the router, on what comes from the provider"
+        } else {
+            "the router, on its uplink"
+        },
+        command: rate
+            .filter(|_| !down)
+            .map(|mbit| format!("tc qdisc replace dev UPLINK root cake bandwidth {mbit:.1}mbit")),
+        effect: "short queues for every device behind the router",
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Quantile;
+    use crate::outcome::{Delay, Grade};
+    use crate::seen::Stream;
+    use crate::wire::data::Direction;
+    use crate::wire::message::StreamInfo;
+
+    fn phase(phase: &'static str, p95: f64, cc: &str) -> PhaseOutcome {
+        let q = |ms| Quantile { ms, low_ms: ms, high_ms: ms };
+        let delay = Delay {
+            probes: 400,
+            loss: 0.0,
+            p50_ms: q(p95 / 2.0),
+            p75_ms: p95,
+            p90_ms: p95,
+            p95_ms: q(p95),
+            p99_ms: q(p95),
+            jitter_ms: None,
+        };
+        let direction = if phase == "up" { Direction::Up } else { Direction::Down };
+        let info = StreamInfo { cc: cc.to_owned(), ..StreamInfo::default() };
+        PhaseOutcome {
+            phase,
+            grade: Grade { of: phase, grades: Vec::new(), why: None },
+            usability: String::new(),
+            steady: true,
+            from_unix_s: 0.0,
+            until_unix_s: 1.0,
+            goodput_down_bps: Some(50e6),
+            goodput_up_bps: Some(10e6),
+            delay_down: Some(delay.clone()),
+            delay_up: Some(delay),
+            delay_rtt: None,
+            streams: vec![Stream::new(direction, info, None)],
+        }
+    }
+
+    #[test]
+    fn a_bloated_uplink_is_cured_here_at_the_sender_or_at_the_router() {
+        let found = cures(&[phase("down", 4.0, "cubic"), phase("up", 300.0, "cubic")]);
+        assert!(found.iter().all(|cure| cure.direction == "up"));
+        let commands: Vec<_> = found.iter().filter_map(|cure| cure.command.as_deref()).collect();
+        assert_eq!(
+            commands,
+            [
+                "sudo unbloat agent on",
+                "sudo sysctl net.ipv4.tcp_congestion_control=bbr",
+                "tc qdisc replace dev UPLINK root cake bandwidth 9.0mbit",
+            ]
+        );
+    }
+
+    #[test]
+    fn short_queues_need_no_cure_and_bbr_is_not_recommended_to_bbr() {
+        assert!(cures(&[phase("up", 29.0, "cubic")]).is_empty());
+        assert!(cures(&[phase("down", 90.0, "bbr")]).iter().all(|cure| cure.name != "BBR"));
+    }
+}

@@ -1,0 +1,20 @@
+//! Delay per direction under load, between this host and another.
+//!
+//! A client loads the path to a server, down, up and both at once, and sends small probes of its own meanwhile. What is
+//! decided here reads no clock and no socket: `delay`, `losses`, `saturation`, `figures`.
+
+pub mod client;
+pub mod clock;
+pub mod cure;
+pub mod delay;
+pub mod figures;
+pub mod load;
+pub mod losses;
+pub mod metered;
+pub mod outcome;
+pub mod saturation;
+pub mod screen;
+pub mod seen;
+pub mod server;
+pub mod socket;
+pub mod wire;

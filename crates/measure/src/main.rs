@@ -1,0 +1,253 @@
+//! The program `unbloat-measure`: arguments, one call, one line for what went wrong.
+//!
+//! Exit codes: 0 measured, 1 something failed, 2 wrong usage, 3 no server, 4 the server refuses, 5 measured, but a phase
+//! has no grade or is missing.
+
+use std::io::{self, IsTerminal, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use measure::client::{self, Failure, Options};
+use measure::clock::Clock;
+use measure::cure::cures;
+use measure::metered::{device_towards, metered};
+use measure::saturation::MAX_STREAMS;
+use measure::screen;
+use measure::seen::Phase;
+use measure::server::{Server, Settings, unprivileged};
+use measure::wire::PORT;
+use measure::wire::keys::{hex, random};
+use measure::wire::message::Limits;
+use units::Bytes;
+
+/// Delay per direction under load, between this host and another.
+#[derive(Parser)]
+#[command(name = "unbloat-measure", version, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    measure: MeasureArgs,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Be the other side, and print what to type on this one.
+    Serve(ServeArgs),
+}
+
+#[derive(Args)]
+struct MeasureArgs {
+    /// Where `unbloat-measure serve` runs.
+    #[arg(value_name = "HOST[:PORT]", required = true)]
+    host: Option<String>,
+    /// The server's token; the variable UNBLOAT_MEASURE_TOKEN otherwise.
+    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
+    token: Option<String>,
+    /// A file whose first line is the token.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// About 12 s instead of 30 to 60.
+    #[arg(long)]
+    quick: bool,
+    /// Loaded phases, as down,up; all of down,up,both otherwise.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
+    phases: Vec<PhaseArg>,
+    /// So many streams, instead of as many as fill the path.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_STREAMS as i64))]
+    streams: Option<u8>,
+    /// Congestion control of the streams, at both ends.
+    #[arg(long, value_name = "NAME")]
+    cc: Option<String>,
+    /// End when this much was transferred.
+    #[arg(long, value_name = "BYTES", default_value = "2 GB")]
+    max_data: Bytes,
+    /// Go on where the link seems to be metered, without a question.
+    #[arg(long)]
+    yes: bool,
+    /// JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct ServeArgs {
+    /// Address and port; all addresses and port 26110 otherwise.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// A file whose first line is the token; a new token otherwise.
+    #[arg(long, value_name = "FILE", conflicts_with = "open")]
+    token_file: Option<PathBuf>,
+    /// Serve every host, without a token.
+    #[arg(long)]
+    open: bool,
+    /// Bytes that one client may transfer.
+    #[arg(long, value_name = "BYTES", default_value = "4 GB")]
+    max_data: Bytes,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PhaseArg {
+    Down,
+    Up,
+    Both,
+}
+
+/// What went wrong, and the exit code for it.
+struct End(u8, String);
+
+/// Longest session: the longest test with 90 s to spare.
+const SESSION_S: u32 = 150;
+/// Probes a second: twice those of the quick test.
+const PPS: u32 = 200;
+
+fn main() -> ExitCode {
+    let Cli { command, measure } = Cli::parse();
+    let outcome = match command {
+        Some(Command::Serve(args)) => serve(&args),
+        None => measure_command(measure),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(End(code, text)) => {
+            eprintln!("unbloat-measure: {text}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn token_of(file: &Path) -> Result<String, End> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| End(1, format!("{}: {}", file.display(), e.kind())))?;
+    match text.lines().next().map(str::trim) {
+        Some(token) if !token.is_empty() => Ok(token.to_owned()),
+        _ => Err(End(1, format!("{}: the first line is empty", file.display()))),
+    }
+}
+
+fn serve(args: &ServeArgs) -> Result<u8, End> {
+    let failed = |e: io::Error| End(1, e.to_string());
+    let token = match &args.token_file {
+        Some(file) => token_of(file)?,
+        None if args.open => String::new(),
+        None => hex(&random::<8>().map_err(failed)?),
+    };
+    let limits = Limits {
+        seconds: SESSION_S,
+        bytes: args.max_data.0,
+        streams: 2 * MAX_STREAMS as u32,
+        pps: PPS,
+    };
+    let settings = Settings { token: token.clone(), limits, clock: Clock::default() };
+    let addresses = match args.listen {
+        Some(address) => vec![address],
+        // IPv6 takes IPv4 as well, where the host has it.
+        None => vec![(Ipv6Addr::UNSPECIFIED, PORT).into(), (Ipv4Addr::UNSPECIFIED, PORT).into()],
+    };
+    let mut bound = Err(io::ErrorKind::AddrNotAvailable.into());
+    for address in addresses {
+        bound = Server::bind(address, settings.clone());
+        if bound.is_ok() {
+            break;
+        }
+    }
+    let server = bound.map_err(failed)?;
+    let address = server.address().map_err(failed)?;
+    unprivileged().map_err(failed)?;
+    let port = if address.port() == PORT { String::new() } else { format!(":{}", address.port()) };
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .map_or_else(|_| "HOST".to_owned(), |name| name.trim().to_owned()),
+        ip if ip.is_ipv6() => format!("[{ip}]"),
+        ip => ip.to_string(),
+    };
+    let token = match &args.token_file {
+        Some(_) => " --token-file FILE".to_owned(),
+        None if args.open => String::new(),
+        None => format!(" --token {token}"),
+    };
+    println!("unbloat measure {host}{port}{token}");
+    // A program that waits for this line reads a pipe.
+    io::stdout().flush().map_err(failed)?;
+    server.run().map_err(failed).map(|()| 0)
+}
+
+/// Asks before a test over a metered link.
+fn may_cost(host: &str, max_data: Bytes) -> Result<(), End> {
+    let Some(device) = device_towards(host) else { return Ok(()) };
+    let Some(why) = metered(&device) else { return Ok(()) };
+    let text = format!("{device} is {why}; the test may transfer {max_data}");
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return Err(End(2, format!("{text}: --yes permits it")));
+    }
+    eprint!("{text}. Go on? [y/N] ");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).map_err(|e| End(1, e.to_string()))?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(End(2, "nothing was transferred".to_owned()))
+}
+
+fn measure_command(args: MeasureArgs) -> Result<u8, End> {
+    let token = match (&args.token, &args.token_file) {
+        (Some(token), _) => token.clone(),
+        (None, Some(file)) => token_of(file)?,
+        (None, None) => std::env::var("UNBLOAT_MEASURE_TOKEN").unwrap_or_default(),
+    };
+    let mut phases: Vec<Phase> = args
+        .phases
+        .iter()
+        .map(|phase| match phase {
+            PhaseArg::Down => Phase::Down,
+            PhaseArg::Up => Phase::Up,
+            PhaseArg::Both => Phase::Both,
+        })
+        .collect();
+    if phases.is_empty() {
+        phases = Phase::ALL.to_vec();
+    }
+    phases.sort();
+    phases.dedup();
+    let options = Options {
+        host: args.host.unwrap_or_default(),
+        token,
+        phases,
+        streams: args.streams.map(usize::from),
+        cc: args.cc,
+        max_bytes: args.max_data.0,
+        quick: args.quick,
+    };
+    if !args.yes {
+        may_cost(&options.host, args.max_data)?;
+    }
+    let live = io::stderr().is_terminal();
+    let outcome = client::measure(&options, Clock::default(), &mut |progress| {
+        if live {
+            eprint!("\r\x1b[K{}", screen::progress(progress));
+        }
+    });
+    if live {
+        eprint!("\r\x1b[K");
+    }
+    let outcome = outcome.map_err(|failure| match &failure {
+        Failure::NoServer(_) => End(3, failure.to_string()),
+        Failure::Refused(_) => End(4, failure.to_string()),
+    })?;
+    let found = cures(&outcome.phases);
+    if args.json {
+        let mut value = serde_json::json!({"host": options.host, "cures": found});
+        if let (Some(all), Ok(serde_json::Value::Object(part))) =
+            (value.as_object_mut(), serde_json::to_value(&outcome))
+        {
+            all.extend(part);
+        }
+        println!("{value}");
+    } else {
+        print!("{}", screen::screen(&options.host, &outcome, &found));
+    }
+    Ok(if outcome.is_graded() { 0 } else { 5 })
+}

@@ -1,0 +1,164 @@
+//! The result as text: one screen. And the line that is renewed while it runs.
+
+use std::fmt::Write;
+
+use crate::client::Progress;
+use crate::cure::Cure;
+use crate::figures::Quantile;
+use crate::outcome::{Delay, Outcome, PhaseOutcome};
+
+/// Shares of the busy time below this did not limit a transfer.
+const LIMITED: f64 = 0.1;
+
+/// Milliseconds with the digits that they are worth.
+fn ms(ms: f64) -> String {
+    match ms {
+        ms if !ms.is_finite() => "lost".to_owned(),
+        ms if ms < 9.95 => format!("{:.1}", ms.max(0.0)),
+        ms => format!("{ms:.0}"),
+    }
+}
+
+fn rate(bps: f64) -> String {
+    match bps / 1e6 {
+        mbit if mbit < 9.995 => format!("{mbit:.2} Mbit/s"),
+        mbit if mbit < 99.95 => format!("{mbit:.1} Mbit/s"),
+        mbit => format!("{mbit:.0} Mbit/s"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".to_owned(),
+        percent if percent < 0.95 => format!("{percent:.1} %"),
+        percent => format!("{percent:.0} %"),
+    }
+}
+
+/// One line while it runs.
+pub fn progress(p: &Progress) -> String {
+    let mut line = format!("{:<10}", p.step);
+    if let Some(bps) = p.down_bps {
+        let _ = write!(line, "  ↓ {}", rate(bps));
+    }
+    if let Some(bps) = p.up_bps {
+        let _ = write!(line, "  ↑ {}", rate(bps));
+    }
+    if let (Some(down), Some(up)) = (p.down_ms, p.up_ms) {
+        let _ = write!(line, "  added delay ↓ {} ms ↑ {} ms", ms(down), ms(up));
+    }
+    if p.left_s > 0.0 {
+        let _ = write!(line, "  at most {:.0} s left", p.left_s);
+    }
+    line
+}
+
+fn title(phase: &str) -> &'static str {
+    match phase {
+        "down" => "download",
+        "up" => "upload",
+        _ => "both",
+    }
+}
+
+fn graded(phase: &PhaseOutcome) -> Option<&Delay> {
+    match phase.grade.of {
+        "down" => phase.delay_down.as_ref(),
+        "up" => phase.delay_up.as_ref(),
+        _ => phase.delay_rtt.as_ref(),
+    }
+}
+
+fn with_interval(q: &Quantile) -> String {
+    format!("{} ({}–{})", ms(q.ms), ms(q.low_ms), ms(q.high_ms))
+}
+
+fn table(phases: &[PhaseOutcome]) -> Vec<[String; 6]> {
+    let head = ["", "grade", "added delay, ms: p50", "p95", "p99", "goodput"].map(str::to_owned);
+    let rows = phases.iter().map(|phase| {
+        let quantiles = graded(phase).map_or_else(Default::default, |d| {
+            [ms(d.p50_ms.ms), with_interval(&d.p95_ms), ms(d.p99_ms.ms)]
+        });
+        let [p50, p95, p99] = quantiles;
+        let goodput: Vec<String> = [("↓", phase.goodput_down_bps), ("↑", phase.goodput_up_bps)]
+            .iter()
+            .filter_map(|(arrow, bps)| Some(format!("{arrow} {}", rate((*bps)?))))
+            .collect();
+        [title(phase.phase).to_owned(), phase.grade.words(), p50, p95, p99, goodput.join(" ")]
+    });
+    std::iter::once(head).chain(rows).collect()
+}
+
+/// The whole result.
+pub fn screen(host: &str, outcome: &Outcome, cures: &[Cure]) -> String {
+    let mut text = String::new();
+    let rows = table(&outcome.phases);
+    let widths: Vec<usize> =
+        (0..6).map(|c| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0)).collect();
+    for row in rows.iter().filter(|_| !outcome.phases.is_empty()) {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(c, (cell, width))| {
+                let pad = " ".repeat(width - cell.chars().count());
+                // Names and grades to the left, figures to the right.
+                if c < 2 { format!("{cell}{pad}") } else { format!("{pad}{cell}") }
+            })
+            .collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text.push('\n');
+    if let Some(rtt) = outcome.rtt_min_ms {
+        let _ = writeln!(text, "Unloaded RTT to {host}: {} ms.", ms(rtt));
+    }
+    for phase in &outcome.phases {
+        lines_of(phase, &mut text);
+    }
+    if let Some(why) = &outcome.ended {
+        let _ = writeln!(text, "Incomplete: {why}.");
+    }
+    for cure in cures {
+        let _ = writeln!(text, "\n● {} {}: {}", title(cure.direction), cure.on, cure.name);
+        let _ = writeln!(text, "  {}", cure.effect);
+        if let Some(command) = &cure.command {
+            let _ = writeln!(text, "  {command}");
+        }
+    }
+    text
+}
+
+fn lines_of(phase: &PhaseOutcome, text: &mut String) {
+    let name = title(phase.phase);
+    if let Some(why) = &phase.grade.why {
+        let _ = writeln!(text, "{name}: no grade: {why}.");
+    }
+    let _ = writeln!(text, "{name}: {}.", phase.usability);
+    let loss = |delay: &Option<Delay>| delay.as_ref().map_or(0.0, |delay| delay.loss);
+    let (down, up) = (loss(&phase.delay_down), loss(&phase.delay_up));
+    if down > 0.0 || up > 0.0 {
+        let _ = writeln!(text, "{name}: lost probes ↓ {} ↑ {}.", percent(down), percent(up));
+    }
+    if !phase.steady {
+        let _ = writeln!(text, "{name}: goodput was not steady yet when measuring began.");
+    }
+    for (part, what) in [
+        (
+            phase.streams.iter().filter_map(|s| s.share_rwnd).reduce(f64::max),
+            "the receiver's window",
+        ),
+        (phase.streams.iter().filter_map(|s| s.share_sndbuf).reduce(f64::max), "the send buffer"),
+    ] {
+        if let Some(share) = part.filter(|share| *share >= LIMITED) {
+            let _ = writeln!(
+                text,
+                "{name}: {what} limited a stream for {} of its time.",
+                percent(share)
+            );
+        }
+    }
+    if let Some(why) = phase.streams.iter().find_map(|s| s.congestion_control_why.as_deref()) {
+        let why = crate::client::printable(why);
+        let _ = writeln!(text, "{name}: another congestion control than asked for: {why}.");
+    }
+}

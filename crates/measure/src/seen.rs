@@ -1,0 +1,145 @@
+//! What a test saw: probes, counted bytes, steps with their times, streams.
+
+use serde::Serialize;
+
+use crate::delay::{Times, When};
+use crate::wire::data::Direction;
+use crate::wire::message::StreamInfo;
+
+/// A loaded phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Data to the client.
+    Down,
+    /// Data to the server.
+    Up,
+    /// Data both ways at once.
+    Both,
+}
+
+impl Phase {
+    /// All, in the order in which they are measured.
+    pub const ALL: [Phase; 3] = [Phase::Down, Phase::Up, Phase::Both];
+
+    /// Name on screen and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phase::Down => "down",
+            Phase::Up => "up",
+            Phase::Both => "both",
+        }
+    }
+
+    /// Which ways its data go.
+    pub const fn directions(self) -> &'static [Direction] {
+        match self {
+            Phase::Down => &[Direction::Down],
+            Phase::Up => &[Direction::Up],
+            Phase::Both => &[Direction::Down, Direction::Up],
+        }
+    }
+}
+
+/// A probe that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When, client's clock.
+    pub t1: i64,
+    /// It left this host too late to say anything.
+    pub late: bool,
+    /// Its times, and how many probes the server had had.
+    pub answer: Option<(Times, u32)>,
+}
+
+/// A part of the test, client's clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// What it was.
+    pub kind: Kind,
+    /// When it began.
+    pub from: i64,
+    /// When it was over.
+    pub until: i64,
+}
+
+/// What a part of the test was.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Nothing was transferred.
+    Idle(When),
+    /// A load.
+    Load(Load),
+}
+
+/// A load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Which.
+    pub phase: Phase,
+    /// From when on it counts; `None`: it never came so far.
+    pub measured: Option<i64>,
+    /// Goodput was steady then.
+    pub steady: bool,
+    /// The streams, shortly before they were ended.
+    pub streams: Vec<Stream>,
+}
+
+/// A stream, as its sending end saw it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stream {
+    /// `up` or `down`.
+    pub direction: &'static str,
+    /// The sender's congestion control.
+    pub congestion_control: String,
+    /// Why it is another than was asked for.
+    pub congestion_control_why: Option<String>,
+    /// Smallest RTT, ms.
+    pub rtt_min_ms: f64,
+    /// Smoothed RTT at the end, ms.
+    pub rtt_ms: f64,
+    /// Congestion window at the end, segments.
+    pub cwnd: u32,
+    /// Segments that were sent again.
+    pub retransmissions: u32,
+    /// Share of the busy time that the receiver's window limited.
+    pub share_rwnd: Option<f64>,
+    /// Share of the busy time that the send buffer limited.
+    pub share_sndbuf: Option<f64>,
+}
+
+impl Stream {
+    /// From what the kernel says.
+    pub fn new(direction: Direction, info: StreamInfo, why: Option<String>) -> Stream {
+        let share = |part: u64| (info.busy_us > 0).then(|| part as f64 / info.busy_us as f64);
+        Stream {
+            direction: direction.name(),
+            congestion_control_why: why,
+            rtt_min_ms: f64::from(info.min_rtt_us) / 1e3,
+            rtt_ms: f64::from(info.rtt_us) / 1e3,
+            cwnd: info.cwnd,
+            retransmissions: info.retrans,
+            share_rwnd: share(info.rwnd_us),
+            share_sndbuf: share(info.sndbuf_us),
+            congestion_control: info.cc,
+        }
+    }
+}
+
+/// All that a test saw.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Every probe.
+    pub records: Vec<Record>,
+    /// Every step.
+    pub steps: Vec<Step>,
+    /// Bytes that the client had received, by its clock.
+    pub down: Vec<(i64, u64)>,
+    /// Bytes that the server had received, by its own clock.
+    pub up: Vec<(i64, u64)>,
+    /// Probes a second.
+    pub per_s: f64,
+    /// The client's clock and CLOCK_REALTIME at one moment, ns.
+    pub unix: (i64, i64),
+    /// Why it ended before its time.
+    pub ended: Option<String>,
+}

@@ -1,0 +1,268 @@
+//! A session: one client measures.
+//!
+//! signal: frames, data connections, probes · model: a client that is silent for three seconds is gone · action: streams
+//! as they are asked for within the limits, what they did ten times a second, and the end of everything.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::answer::Answerer;
+use super::{Settings, locked};
+use crate::clock::Clock;
+use crate::load::{self, Count};
+use crate::socket::{congestion_controls, info, prepare, stamped};
+use crate::wire::data::{self, Direction, Opening};
+use crate::wire::keys::{Key, hex, random};
+use crate::wire::message::{Frames, Info, Limits, StreamInfo, ToClient, ToServer, frame};
+
+/// Neither frame nor probe for so long: the other side is gone.
+const SILENCE: Duration = Duration::from_secs(3);
+/// Between two reports of the streams.
+const REPORT: Duration = Duration::from_millis(100);
+/// A client that reads nothing for so long is gone.
+const WRITE: Duration = Duration::from_secs(3);
+/// Until the threads of stopped streams have ended: five looks.
+const ENDING: Duration = Duration::from_millis(500);
+
+struct Stream {
+    id: u32,
+    socket: Arc<TcpStream>,
+    why: Option<String>,
+    stop: Arc<AtomicBool>,
+}
+
+/// One client's session.
+pub struct Session {
+    /// Its client.
+    pub peer: IpAddr,
+    id: u64,
+    key: Key,
+    limits: Limits,
+    clock: Clock,
+    controls: Vec<String>,
+    probes: UdpSocket,
+    writer: Mutex<TcpStream>,
+    begun: Instant,
+    /// Milliseconds from `begun` until the client was last active.
+    active_ms: AtomicU64,
+    over: AtomicBool,
+    streams: Mutex<Vec<Stream>>,
+    up: Count,
+    down: Count,
+}
+
+impl Session {
+    /// With a UDP socket beside the control connection's own address.
+    pub fn new(
+        writer: TcpStream,
+        local: SocketAddr,
+        peer: IpAddr,
+        key: Key,
+        settings: &Settings,
+    ) -> io::Result<Session> {
+        writer.set_write_timeout(Some(WRITE))?;
+        Ok(Session {
+            peer,
+            id: u64::from_le_bytes(random()?),
+            key,
+            limits: settings.limits,
+            clock: settings.clock,
+            controls: congestion_controls(),
+            probes: stamped(local, load::LOOK)?,
+            writer: Mutex::new(writer),
+            begun: Instant::now(),
+            active_ms: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            streams: Mutex::default(),
+            up: Count::default(),
+            down: Count::default(),
+        })
+    }
+
+    /// Bytes up and down.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.up.bytes.load(Relaxed), self.down.bytes.load(Relaxed))
+    }
+
+    /// Leads the session to its end.
+    pub fn run(&self, socket: TcpStream, frames: Frames) {
+        self.say(&ToClient::Welcome {
+            session: hex(&self.id.to_le_bytes()),
+            cc: self.controls.clone(),
+            limits: self.limits,
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| self.answer_probes());
+            scope.spawn(|| self.report());
+            // Even by a panic: the other threads end with the session.
+            let _ending = Ending(self);
+            self.listen(socket, frames);
+        });
+    }
+
+    fn end(&self) {
+        self.over.store(true, Relaxed);
+        self.stop_streams();
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
+    fn alive(&self) {
+        self.active_ms.store(self.begun.elapsed().as_millis() as u64, Relaxed);
+    }
+
+    fn is_silent(&self) -> bool {
+        self.begun.elapsed().saturating_sub(Duration::from_millis(self.active_ms.load(Relaxed)))
+            > SILENCE
+    }
+
+    /// A frame to the client. One that cannot be written ends the session: the next would begin in its middle.
+    fn say(&self, message: &ToClient) {
+        if locked(&self.writer).write_all(&frame(message)).is_err() {
+            self.over.store(true, Relaxed);
+        }
+    }
+
+    fn answer_probes(&self) {
+        let Session { id, key, peer, limits, clock, .. } = self;
+        let mut answerer = Answerer::new(*id, key.clone(), *peer, limits.pps, *clock);
+        while !self.is_over() {
+            if answerer.serve(&self.probes) {
+                self.alive();
+            }
+        }
+    }
+
+    /// Reports ten times a second, and ends what exceeds a limit.
+    fn report(&self) {
+        let mut limited = false;
+        while !self.is_over() {
+            thread::sleep(REPORT);
+            let (up, down) = self.bytes();
+            self.say(&ToClient::Info(Info {
+                t_ns: self.clock.now(),
+                up_bytes: up,
+                streams: locked(&self.streams).iter().map(of_stream).collect(),
+            }));
+            if up + down > self.limits.bytes && !limited {
+                limited = true;
+                self.stop_streams();
+                self.say(&ToClient::Error {
+                    why: "the server's limit of bytes is reached".to_owned(),
+                });
+            }
+            if self.is_silent() {
+                self.over.store(true, Relaxed);
+            }
+            if self.begun.elapsed() > Duration::from_secs(u64::from(self.limits.seconds)) {
+                self.say(&ToClient::Error {
+                    why: "the server's limit of time is reached".to_owned(),
+                });
+                self.over.store(true, Relaxed);
+            }
+        }
+    }
+
+    fn listen(&self, mut socket: TcpStream, mut frames: Frames) {
+        // Looks for the end of the session as often as a stream does.
+        if socket.set_read_timeout(Some(load::LOOK)).is_err() {
+            return;
+        }
+        let mut buffer = [0; 4096];
+        while !self.is_over() {
+            loop {
+                match frames.take() {
+                    Ok(Some(message)) => self.obey(message),
+                    Ok(None) => break,
+                    Err(_) => return self.say(&ToClient::Error { why: "no frame".to_owned() }),
+                }
+            }
+            match socket.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(read) => frames.push(&buffer[..read]),
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn obey(&self, message: ToServer) {
+        self.alive();
+        match message {
+            ToServer::Alive => {}
+            ToServer::Stop => {
+                self.stop_streams();
+                self.say(&ToClient::Stopped);
+            }
+            ToServer::Hello { .. } | ToServer::Unknown => {
+                self.say(&ToClient::Error { why: "an unknown message".to_owned() });
+            }
+        }
+    }
+
+    /// A data connection, as its first bytes want it.
+    pub fn stream(
+        &self,
+        socket: TcpStream,
+        opening: &[u8; data::LENGTH],
+        block: &[u8],
+    ) -> io::Result<()> {
+        let Some(Opening { session, id, direction, cc }) = Opening::read(opening, &self.key) else {
+            return Ok(());
+        };
+        let open = locked(&self.streams).len();
+        if session != self.id || open >= self.limits.streams as usize {
+            return Ok(());
+        }
+        let cc = cc.as_deref();
+        let known = cc.is_none_or(|cc| self.controls.iter().any(|known| known == cc));
+        let mut why = prepare(&socket, cc.filter(|_| known), load::LOOK)?;
+        if !known {
+            why = Some("not among the server's congestion controls".to_owned());
+        }
+        (&socket).write_all(&[1])?;
+        let socket = Arc::new(socket);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stream = Stream { id, socket: Arc::clone(&socket), why, stop: Arc::clone(&stop) };
+        locked(&self.streams).push(stream);
+        // After it is in the list, so that the end of the session sees either the stream or this.
+        if self.is_over() {
+            stop.store(true, Relaxed);
+        }
+        // Which end closed it is of no interest: the client counts.
+        let _ = match direction {
+            Direction::Up => load::receive(&socket, &self.up, &stop),
+            Direction::Down => load::send(&socket, block, &self.down, &stop),
+        };
+        locked(&self.streams).retain(|stream| stream.id != id);
+        Ok(())
+    }
+
+    fn stop_streams(&self) {
+        for stream in locked(&self.streams).iter() {
+            stream.stop.store(true, Relaxed);
+        }
+        let until = Instant::now() + ENDING;
+        while !locked(&self.streams).is_empty() && Instant::now() < until {
+            thread::sleep(ENDING / 50);
+        }
+    }
+}
+
+struct Ending<'a>(&'a Session);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn of_stream(stream: &Stream) -> StreamInfo {
+    StreamInfo { id: stream.id, why: stream.why.clone(), ..info(&stream.socket) }
+}

@@ -1,0 +1,14 @@
+//! What passes between client and server: frames of the control connection, probes, and what authenticates them.
+
+pub mod data;
+pub mod keys;
+pub mod message;
+pub mod probe;
+pub mod replay;
+
+/// Begins a control connection.
+pub const CONTROL: [u8; 8] = *b"UNBLOAT1";
+/// Begins a connection that carries a load.
+pub const DATA: [u8; 8] = *b"UNBDATA1";
+/// TCP and UDP. Between two assignments of IANA (26000, 26133), and below the ports that Linux gives to clients.
+pub const PORT: u16 = 26_110;

@@ -1,0 +1,226 @@
+//! The control connection: frames of a length (u32, big endian) and a JSON object with `type`.
+//!
+//! Unknown fields are ignored; an unknown type is [`ToServer::Unknown`] or [`ToClient::Unknown`], which the other side
+//! answers or ignores.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Longest frame: sixteen streams with all their figures take 8 KiB.
+pub const MAX_FRAME: usize = 64 << 10;
+
+/// What a client says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum ToServer {
+    /// First: which versions it speaks, and its proof of the token.
+    Hello {
+        /// Versions of the protocol.
+        v: Vec<u32>,
+        /// 32 hexadecimal digits.
+        nonce: String,
+        /// 64 hexadecimal digits.
+        proof: String,
+    },
+    /// End all data connections.
+    Stop,
+    /// Still here.
+    Alive,
+    /// Nothing that this version knows.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What a server says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum ToClient {
+    /// First: 32 hexadecimal digits.
+    Nonce {
+        /// The server's nonce.
+        nonce: String,
+    },
+    /// The session begins.
+    Welcome {
+        /// Its number, 16 hexadecimal digits.
+        session: String,
+        /// Congestion controls that may be asked for.
+        cc: Vec<String>,
+        /// What the session may take.
+        limits: Limits,
+    },
+    /// Another client measures; two at once would measure each other.
+    Busy {
+        /// Ask again after so many seconds.
+        retry_s: u32,
+    },
+    /// No session, and why.
+    Refused {
+        /// In words.
+        why: String,
+    },
+    /// What the streams did, ten times a second.
+    Info(Info),
+    /// All data connections have ended.
+    Stopped,
+    /// Something went wrong, or a limit was reached.
+    Error {
+        /// In words.
+        why: String,
+    },
+    /// Nothing that this version knows.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What a session may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Length of the session.
+    pub seconds: u32,
+    /// Bytes of all loads together.
+    pub bytes: u64,
+    /// Data connections at a time.
+    pub streams: u32,
+    /// Probes a second.
+    pub pps: u32,
+}
+
+/// What the streams did until a time of the server's clock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Info {
+    /// The server's clock, ns.
+    pub t_ns: i64,
+    /// Bytes that the server has read of all streams of the session.
+    pub up_bytes: u64,
+    /// Streams that are open.
+    pub streams: Vec<StreamInfo>,
+}
+
+/// What the kernel says of a stream (`TCP_INFO`); of a stream that sends, at its sender.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamInfo {
+    /// Its number.
+    pub id: u32,
+    /// Its congestion control.
+    pub cc: String,
+    /// Why it is not the one that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Smoothed RTT, µs.
+    pub rtt_us: u32,
+    /// Smallest RTT, µs.
+    pub min_rtt_us: u32,
+    /// Congestion window, segments.
+    pub cwnd: u32,
+    /// Segments in flight.
+    pub unacked: u32,
+    /// Bytes that wait to be sent.
+    pub notsent: u32,
+    /// Segments that were sent again.
+    pub retrans: u32,
+    /// Bytes that the receiver has acknowledged.
+    pub acked: u64,
+    /// Latest delivery rate, bit/s.
+    pub delivery_bps: u64,
+    /// Time with data to send, µs.
+    pub busy_us: u64,
+    /// Of it, limited by the receiver's window.
+    pub rwnd_us: u64,
+    /// Of it, limited by the send buffer.
+    pub sndbuf_us: u64,
+}
+
+/// Why a frame cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// A length that no frame has.
+    #[error("a frame of {0} bytes: at most {MAX_FRAME} are allowed")]
+    Length(usize),
+    /// Not a message.
+    #[error("a frame that is no message: {0}")]
+    Content(String),
+}
+
+/// A message as a frame.
+pub fn frame(message: &impl Serialize) -> Vec<u8> {
+    // Messages are plain structs with text keys, which always become JSON.
+    let json = serde_json::to_vec(message).unwrap_or_default();
+    [&(json.len() as u32).to_be_bytes(), json.as_slice()].concat()
+}
+
+/// Frames from bytes that come in pieces of any size.
+#[derive(Debug, Default)]
+pub struct Frames {
+    bytes: Vec<u8>,
+}
+
+impl Frames {
+    /// Takes bytes that were received.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next message; `None` until more bytes come. After an error the connection is of no use any more.
+    pub fn take<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
+        let Some((length, rest)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*length) as usize;
+        if length > MAX_FRAME {
+            return Err(FrameError::Length(length));
+        }
+        let Some(json) = rest.get(..length) else { return Ok(None) };
+        // The first line only: what the other side sent goes into no message of ours as it is.
+        let message = serde_json::from_slice(json).map_err(|e| FrameError::Content(e.to_string()));
+        self.bytes.drain(..4 + length);
+        message.map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_message_survives_its_frame_in_pieces_of_one_byte() {
+        let hello = ToServer::Hello { v: vec![1], nonce: "a".to_owned(), proof: "b".to_owned() };
+        let mut frames = Frames::default();
+        let bytes = frame(&hello);
+        for byte in &bytes[..bytes.len() - 1] {
+            frames.push(&[*byte]);
+            assert_eq!(frames.take::<ToServer>(), Ok(None));
+        }
+        frames.push(&bytes[bytes.len() - 1..]);
+        assert_eq!(frames.take(), Ok(Some(hello)));
+        assert_eq!(frames.take::<ToServer>(), Ok(None));
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored_and_unknown_types_are_named_so() {
+        let mut frames = Frames::default();
+        for json in [r#"{"type":"alive","more":[1]}"#, r#"{"type":"dance","with":2}"#] {
+            frames.push(&(json.len() as u32).to_be_bytes());
+            frames.push(json.as_bytes());
+        }
+        assert_eq!(frames.take(), Ok(Some(ToServer::Alive)));
+        assert_eq!(frames.take(), Ok(Some(ToServer::Unknown)));
+    }
+
+    #[test]
+    fn a_long_frame_is_refused_before_it_is_stored() {
+        let mut frames = Frames::default();
+        frames.push(&(MAX_FRAME as u32 + 1).to_be_bytes());
+        assert_eq!(frames.take::<ToServer>(), Err(FrameError::Length(MAX_FRAME + 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut frames = Frames::default();
+            frames.push(&bytes);
+            while let Ok(Some(_)) = frames.take::<ToServer>() {}
+        }
+    }
+}

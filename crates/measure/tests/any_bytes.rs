@@ -1,0 +1,77 @@
+//! No bytes of others make the readers of the wire panic or break a promise: the fuzz targets' properties, on bytes near
+//! valid ones.
+
+use measure::wire::data::{Direction, Opening};
+use measure::wire::keys::Key;
+use measure::wire::message::{Info, Limits, StreamInfo, ToClient, ToServer, frame};
+use measure::wire::probe::Probe;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+#[path = "../../../fuzz/src/measure.rs"]
+mod driven;
+
+fn frames() -> Vec<Vec<u8>> {
+    let limits = Limits { seconds: 1, bytes: 2, streams: 3, pps: 4 };
+    let info = Info { t_ns: -1, up_bytes: 2, streams: vec![StreamInfo::default(); 2] };
+    let hello = ToServer::Hello { v: vec![1, 2], nonce: "ab".repeat(16), proof: "cd".repeat(32) };
+    let welcome = ToClient::Welcome { session: "0f".repeat(8), cc: vec!["bbr".into()], limits };
+    let said = [ToClient::Refused { why: "a\u{1b}[2Jb".into() }, welcome, ToClient::Info(info)];
+    let mut all: Vec<Vec<u8>> = said.iter().map(frame).collect();
+    all.push(frame(&hello));
+    all.push([frame(&ToServer::Alive), frame(&ToServer::Stop), frame(&hello)].concat());
+    all.iter_mut().for_each(|bytes| bytes.insert(0, 5));
+    all
+}
+
+fn signed() -> Vec<Vec<u8>> {
+    let key = Key::derived("another token", &[1; 16], &[2; 16]);
+    let probe = Probe { answer: true, session: 1, number: 2, t1: 3, t2: 4, t3: 5, had: 6 };
+    let cc = Some("cubic".to_owned());
+    let opening = Opening { session: 1, id: 2, direction: Direction::Down, cc };
+    vec![probe.write(&key).to_vec(), opening.write(&key).to_vec()]
+}
+
+/// Valid bytes with a few changed, put in or cut out.
+fn near(valid: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    let edits = vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 0..6);
+    (prop::sample::select(valid), edits).prop_map(|(mut bytes, edits)| {
+        for (at, value, how) in edits {
+            let at = at.index(bytes.len().max(1));
+            match how {
+                0 if at < bytes.len() => bytes[at] = value,
+                1 => bytes.insert(at.min(bytes.len()), value),
+                _ => drop(
+                    bytes
+                        .drain(at.min(bytes.len())..(at + usize::from(value % 16)).min(bytes.len()))
+                        .count(),
+                ),
+            }
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #[test]
+    fn control_frames(bytes in near(frames())) {
+        driven::control(&bytes);
+    }
+
+    #[test]
+    fn probes_and_data_connections(bytes in near(signed())) {
+        driven::signed(&bytes);
+    }
+
+    #[test]
+    fn numbers(numbers in vec(prop_oneof![0_u32..3000, any::<u32>()], 0..200)) {
+        driven::numbers(&numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn any_bytes(bytes in vec(any::<u8>(), 0..300)) {
+        driven::control(&bytes);
+        driven::signed(&bytes);
+        driven::numbers(&bytes);
+    }
+}

@@ -1,0 +1,106 @@
+//! What client and server of `unbloat measure` read from each other, and from strangers.
+//!
+//! signal: bytes · model: the readers of the wire, on bytes alone · action: panics where one of them breaks a promise
+//! that its caller leans on.
+//!
+//! Also compiled into `crates/measure/tests/any_bytes.rs`; so it needs nothing but `measure`.
+
+use measure::client::printable;
+use measure::losses::{Fate, fates};
+use measure::wire::data::{self, Opening};
+use measure::wire::keys::{Key, unhex};
+use measure::wire::message::{Frames, MAX_FRAME, ToClient, ToServer, frame};
+use measure::wire::probe::{self, Probe};
+use measure::wire::replay::{Replay, WINDOW};
+
+fn key() -> Key {
+    Key::derived("token", &[1; 16], &[2; 16])
+}
+
+/// Frames of the control connection, in pieces as long as the first byte says. How they are cut changes nothing, and
+/// what was read is written and read again alike.
+pub fn control(bytes: &[u8]) {
+    let Some((piece, rest)) = bytes.split_first() else { return };
+    let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let (mut frames, mut found) = (Frames::default(), Vec::new());
+        for piece in pieces {
+            frames.push(piece);
+            loop {
+                match frames.take::<ToServer>() {
+                    Ok(Some(message)) => found.push(message),
+                    Ok(None) => break,
+                    Err(error) => {
+                        assert!(!error.to_string().is_empty());
+                        return (found, false);
+                    }
+                }
+            }
+        }
+        (found, true)
+    };
+    let whole = read(&mut std::iter::once(rest));
+    let cut = read(&mut rest.chunks(usize::from(*piece).max(1)));
+    assert_eq!(whole, cut);
+    for message in &whole.0 {
+        let mut frames = Frames::default();
+        frames.push(&frame(message));
+        assert_eq!(frames.take().as_ref(), Ok(&Some(message.clone())));
+    }
+    let mut frames = Frames::default();
+    frames.push(rest);
+    while let Ok(Some(message)) = frames.take::<ToClient>() {
+        let written = frame(&message);
+        if let ToClient::Refused { why } | ToClient::Error { why } = message {
+            assert!(!printable(&why).contains(|c: char| c.is_control()));
+        }
+        assert!(written.len() <= 4 + 8 * MAX_FRAME);
+    }
+}
+
+/// Datagrams and the beginnings of data connections: what the key did not sign is refused, what it signed is read.
+pub fn signed(bytes: &[u8]) {
+    let key = key();
+    assert!(Probe::read(bytes, &key).is_err(), "a tag of 128 bits is not guessed");
+    if let Some(first) = bytes.first_chunk::<{ data::LENGTH }>() {
+        assert_eq!(Opening::read(first, &key), None);
+        // The same, signed: read or refused, and what was read is written alike.
+        let signed = data::LENGTH - 16;
+        let mut own = *first;
+        own[..8].copy_from_slice(b"UNBDATA1");
+        let tag = key.tag(&own[..signed]);
+        own[signed..].copy_from_slice(&tag);
+        if let Some(opening) = Opening::read(&own, &key) {
+            assert_eq!(Opening::read(&opening.write(&key), &key), Some(opening));
+        }
+    }
+    if let Some(first) = bytes.first_chunk::<{ probe::LENGTH }>() {
+        let signed = probe::LENGTH - 16;
+        let mut own = *first;
+        own[..4].copy_from_slice(b"UBP1");
+        own[4] = 1 + own[4] % 2;
+        let tag = key.tag(&own[..signed]);
+        own[signed..].copy_from_slice(&tag);
+        let read = Probe::read(&own, &key);
+        assert!(read.is_ok_and(|probe| Probe::read(&probe.write(&key), &key) == Ok(probe)));
+    }
+    let _ = unhex::<16>(&String::from_utf8_lossy(bytes));
+}
+
+/// Numbers of probes in any order, and counts of a server that lies. No number is new twice, and every probe has a fate.
+pub fn numbers(bytes: &[u8]) {
+    let numbers: Vec<u32> =
+        bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    let mut window = Replay::default();
+    let mut largest = None;
+    for number in &numbers {
+        let old = largest.is_some_and(|largest| number.saturating_add(WINDOW) <= largest);
+        let new = window.is_new(*number);
+        assert!(!(old && new), "older than the window");
+        assert!(!window.is_new(*number), "twice");
+        largest = largest.max(Some(*number));
+    }
+    let counts: Vec<Option<u32>> = numbers.iter().map(|n| (n % 3 > 0).then_some(*n)).collect();
+    let found = fates(&counts);
+    assert_eq!(found.len(), counts.len());
+    assert!(found.iter().zip(&counts).all(|(f, c)| (*f == Fate::Answered) == c.is_some()));
+}

@@ -1,0 +1,171 @@
+"""`make measure-evidence`: runs of `unbloat measure` on nine paths beside the emulator's own log of its queues, as a page.
+
+Each run measures down, up and both. A row is one phase of one path: the true p95 of the graded direction, how many runs were
+within max(5 ms, 10 %) of theirs, and how many printed the true grade, alone or as one of two. Runs whose grade was
+withheld are counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from path import Link, MeasuredPath, Queue, near, p95
+from requirements import SHARED
+
+Case = dict[str, Any]
+HEAD = """# Accuracy of unbloat measure
+
+Made by `make measure-evidence` in network namespaces behind `unbloat-emu`. The truth is the emulator's decision log: how long a probe would have waited at
+any moment of the measured time, or, behind FQ-CoDel, how long the probes waited. Every run counts. Each measured down, up and both; the round trip of `both` has no
+truth where one of the queues is FQ-CoDel.
+
+- *within*: p95 of the graded direction within 5 ms or 10 % of the truth of the same run.
+- *right*: of the grades that were printed, those that are the true one, alone or as one of two; *alone*: those that name one.
+- *withheld*: runs that gave a reason instead of a grade.
+
+| path, Mbit/s | phase | true p95, median | its grade | within | right | alone | withheld |
+|---|---|---|---|---|---|---|---|
+"""
+GRADES = ((5, "A+"), (30, "A"), (60, "B"), (200, "C"), (400, "D"))
+FQ_CODEL = '{ kind = "fq_codel" }'
+WIDE = Link(50, 1000, queue=FQ_CODEL)
+STEPS = """
+[[change]]
+at = "9 s"
+"link.up.rate" = "4 Mbit/s"
+[[change]]
+at = "20 s"
+"link.up.rate" = "12 Mbit/s"
+"""
+
+
+def traced(folder: Path, name: str, mbps: float, queue_kb: int) -> tuple[Link, tuple[str, ...]]:
+    """A link that replays a recorded trace, and the option that names its file."""
+    file = folder / name
+    file.write_bytes(gzip.decompress((SHARED / "traces" / "mahimahi" / f"{name}.gz").read_bytes()))
+    return Link(mbps, queue_kb, medium=f'trace = "{name}"'), ("--trace", f"{name}={file}")
+
+
+Ends = tuple[Link, Link, str, tuple[str, ...]]
+
+
+def paths(folder: Path) -> dict[str, Ends]:
+    """Up, down, changes, options."""
+    lte_up, up_options = traced(folder, "Verizon-LTE-short.up", 3.0, 300)
+    lte_down, down_options = traced(folder, "TMobile-LTE-short.down", 14.0, 1000)
+    return {
+        "deep buffers, 8 up, 20 down": (Link(8, 300), Link(20, 600), "", ()),
+        "uplink only, FQ-CoDel down": (Link(5, 400), WIDE, "", ()),
+        "downlink only, FQ-CoDel up": (WIDE, Link(20, 900), "", ()),
+        "FQ-CoDel both ways": (WIDE, WIDE, "", ()),
+        "100:1": (Link(1, 60), Link(100, 1500), "", ()),
+        "steps of the uplink, 8, 4, 12": (Link(8, 300), WIDE, STEPS, ()),
+        "5 % loss up": (Link(20, 200, loss=0.05), Link(20, 300), "", ()),
+        "LTE trace up": (lte_up, WIDE, "", up_options),
+        "LTE trace down": (WIDE, lte_down, "", down_options),
+    }
+
+
+def grade(ms: float) -> str:
+    """DSLReports' steps, again, so that the program's own are not their judge."""
+    return next((name for below, name in GRADES if ms < below), "F")
+
+
+def sums(one: list[float], other: list[float]) -> list[float]:
+    """Waits of a round trip: both at the same moment of the grid."""
+    return [a + b for a, b in zip(one, other, strict=False)]
+
+
+def true_waits(made: MeasuredPath, queue: Queue, phase: dict[str, Any]) -> list[float]:
+    """As in path.py; of a link that loses at random, the share that it loses is infinite."""
+    waits = made.waits_ms(queue, phase)
+    if queue.link.loss:
+        every = round(1 / queue.link.loss)
+        waits[::every] = [float("inf")] * len(waits[::every])
+    return waits
+
+
+def measured(name: str, number: int) -> Iterator[Case]:
+    """One run: a case for each phase whose truth is known."""
+    with tempfile.TemporaryDirectory() as folder:
+        up, down, more, options = paths(Path(folder))[name]
+        with MeasuredPath(Path(folder) / "run", up, down, more, options) as made:
+            made.serve()
+            _, result = made.measure()
+            queues = made.queues()
+    for phase in result["phases"]:
+        of = phase["grade"]["of"]
+        if of == "rtt" and (up.queue or down.queue):
+            # Probes of both ways are not taken at the same moments: no true round trip.
+            continue
+        waits = {way: true_waits(made, queues[way], phase) for way in ("up", "down")}
+        true = p95(sums(waits["up"], waits["down"]) if of == "rtt" else waits[of])
+        yield {
+            "path": name,
+            "run": number,
+            "phase": phase["phase"],
+            "true_ms": "lost" if true == float("inf") else round(true, 1),
+            "p95_ms": phase[f"delay_{of}"]["p95_ms"],
+            "grades": phase["grade"]["grades"],
+            "why": phase["grade"]["why"],
+        }
+
+
+def row(cases: list[Case]) -> str:
+    """A line of the table, for one phase of one path."""
+    trues = [float("inf") if case["true_ms"] == "lost" else case["true_ms"] for case in cases]
+    pairs = list(zip(cases, trues, strict=True))
+    within = sum(near(case["p95_ms"][0], true) for case, true in pairs)
+    graded = [(case["grades"], true) for case, true in pairs if case["grades"]]
+    right = sum(grade(true) in grades for grades, true in graded)
+    one = sum(len(grades) == 1 for grades, _ in graded)
+    middle = statistics.median_low(trues)
+    shown = "lost" if middle == float("inf") else f"{middle:.0f} ms"
+    return (
+        f"| {cases[0]['path']} | {cases[0]['phase']} | {shown} | {grade(middle)} | "
+        f"{within} of {len(cases)} | {right} of {len(graded)} | {one} | {len(cases) - len(graded)} |"
+    )
+
+
+def page(cases: list[Case]) -> str:
+    """All rows."""
+    groups: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        groups.setdefault((case["path"], case["phase"]), []).append(case)
+    return HEAD + "\n".join(row(group) for group in groups.values()) + "\n"
+
+
+def main() -> None:
+    """Runs what the store lacks, and writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=20, help="runs of each path")
+    parser.add_argument("--at-most", type=int, default=1 << 30, help="runs of this call")
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--page", type=Path, required=True)
+    given = parser.parse_args()
+    text = given.store.read_text() if given.store.exists() else ""
+    cases: list[Case] = [json.loads(line) for line in text.splitlines()]
+    with tempfile.TemporaryDirectory() as folder:
+        names = list(paths(Path(folder)))
+    done = {(case["path"], case["run"]) for case in cases}
+    missing = [
+        (name, run) for run in range(given.runs) for name in names if (name, run) not in done
+    ]
+    for name, run in missing[: given.at_most]:
+        new = list(measured(name, run))
+        cases += new
+        with given.store.open("a") as store:
+            store.writelines(f"{json.dumps(case)}\n" for case in new)
+    cases.sort(key=lambda case: (names.index(case["path"]), case["run"]))
+    given.page.write_text(page(cases))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""A client and a server of `unbloat measure` at the ends of an emulated path, and the true queues of that path.
+
+The truth is the emulator's decision log: of each packet when it arrived, started on the link, or was dropped. From it
+follows, for any moment, how long a packet that arrives then would wait. No packet of the measurement is needed for that.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import math
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from requirements import unavailable
+
+from unbloat.lab.requirements import found
+from unbloat.lab.testbed import TIMEOUT_S, Testbed, quantile
+
+ROOT = Path(__file__).resolve().parents[2]
+ADDRESSES = {"client": "10.0.0.1", "server": "10.0.0.2"}
+PORT = 26_110
+TOKEN = "0123456789abcdef"
+PROBE_BYTES = 20 + 8 + 88
+# Of each record of a decision log its LEB128 numbers, and the single bytes after them (crates/emu/src/log.rs).
+FIELDS = {0: (5, 0), 1: (3, 1), 2: (2, 1), 3: (2, 0), 4: (5, 0), 5: (3, 0), 6: (1, 0), 7: (2, 0)}
+# Between two moments at which the true queue is looked at.
+GRID_S = 0.005
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction: a drop-tail queue before a fixed rate."""
+
+    mbps: float
+    queue_kb: int
+    delay_ms: float = 10.0
+    loss: float = 0.0
+    medium: str = ""
+    """Instead of the rate, `trace = "NAME"`; `mbps` is then its mean."""
+    queue: str = ""
+    """A discipline instead of drop-tail, one that gives sparse flows a queue of their own."""
+
+    def text(self, name: str) -> str:
+        """As a section of a scenario."""
+        loss = f"loss = {self.loss}\n" if self.loss else ""
+        medium = self.medium or f'rate = "{self.mbps} Mbit/s"'
+        queue = self.queue or f'{{ kind = "droptail", limit = "{self.queue_kb} KB" }}'
+        return f'[link.{name}]\n{medium}\ndelay = "{self.delay_ms} ms"\n{loss}queue = {queue}\n'
+
+
+@dataclass
+class Queue:
+    """What a link's queue did: of every packet that it took, when it arrived, started and had left."""
+
+    link: Link
+    arrived: list[float] = field(default_factory=list)
+    size: list[int] = field(default_factory=list)
+    started: dict[int, float] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
+
+    def waits_ms(self, from_s: float, until_s: float) -> list[float]:
+        """Of a probe that arrives at each moment of a grid; infinite where it finds no room. Where sparse flows have a queue
+        of their own, what the probes themselves waited."""
+        if self.link.queue:
+            return self.waits_of_probes_ms(from_s, until_s)
+        taken = [n for n in range(len(self.arrived)) if n in self.started]
+        arrivals = [self.arrived[n] for n in taken]
+        starts = [self.started[n] for n in taken]
+        sums = [0]
+        for n in taken:
+            sums.append(sums[-1] + self.size[n])
+        waits = []
+        for step in range(int((until_s - from_s) / GRID_S)):
+            at = from_s + step * GRID_S
+            had, gone = bisect.bisect_right(arrivals, at), bisect.bisect_right(starts, at)
+            queued = sums[had] - sums[gone]
+            if queued + PROBE_BYTES > self.link.queue_kb * 1000:
+                waits.append(float("inf"))
+            elif had == 0:
+                waits.append(0.0)
+            else:
+                # The link is free when the packet after the last one starts, if that one had to wait.
+                free = starts[had - 1] + self.size[taken[had - 1]] * 8 / (self.link.mbps * 1e6)
+                if had < len(starts) and (starts[had] > arrivals[had] or free > starts[had]):
+                    free = starts[had]
+                waits.append(max(0.0, free - at) * 1e3)
+        return waits
+
+    def waits_of_probes_ms(self, from_s: float, until_s: float) -> list[float]:
+        """Of packets as long as a probe; infinite where one was lost."""
+        return [
+            (self.started.get(n, float("inf")) - at) * 1e3
+            for n, (at, size) in enumerate(zip(self.arrived, self.size, strict=True))
+            if size == PROBE_BYTES and from_s <= at < until_s
+        ]
+
+
+def read_log(path: Path, link: Link) -> Queue:
+    """A decision log."""
+    log, at, now, queue = path.read_bytes(), 8, 0, Queue(link)
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = log[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(log):
+        tag = log[at]
+        at += 1
+        numbers, single = FIELDS[tag]
+        values = [number() for _ in range(numbers)]
+        last, at = log[at : at + single], at + single
+        now += values[0]
+        if tag == 0:
+            queue.arrived.append(now / 1e9)
+            queue.size.append(values[1])
+        elif tag == 1:
+            queue.started[len(queue.arrived) - values[1]] = now / 1e9
+        elif tag == 2:
+            why = ("overflow", "aqm", "link")[last[0]]
+            queue.lost[len(queue.arrived) - values[1]] = why
+    return queue
+
+
+class MeasuredPath(Testbed):
+    """Client and server with a link each way."""
+
+    def __init__(
+        self, folder: Path, up: Link, down: Link, more: str = "", options: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(folder, *ADDRESSES, sysctls={"net.ipv6.conf.default.disable_ipv6": "1"})
+        self.links = {"up": up, "down": down}
+        self.more, self.options = more, options
+        self.zero_unix_s = 0.0
+        self.program = found("unbloat-measure") or ""
+
+    def build(self) -> None:
+        """Addresses, routes, the emulator's clock."""
+        text = f'name = "measured"\nduration = "100 s"\n{self.links["up"].text("up")}'
+        text += f'{self.links["down"].text("down")}[[flow]]\nfrom = "client"\n{self.more}'
+        for device in self.emulate(text, *self.options):
+            node, peer = (list(ADDRESSES)[end] for end in (device.node, device.peer))
+            own, other = ADDRESSES[node], ADDRESSES[peer]
+            self.address(node, device.name, f"{own}/32")
+            self.ip(node, f"route add {other}/32 dev {device.name} src {own}")
+        zero = self.go()
+        self.zero_unix_s = time.time() - (time.monotonic() - zero / 1e9)
+
+    def serve(self, other: str | None = None) -> subprocess.Popen[str]:
+        """A server that listens, ours or `other`; its token is TOKEN."""
+        file = self.folder / "token"
+        file.write_text(f"{TOKEN}\n")
+        ours = (self.program, "serve", "--token-file", str(file))
+        server = self.start("server", *((other, TOKEN) if other else ours))
+        self.listens("server", PORT)
+        return server
+
+    def client(self, *words: str) -> subprocess.Popen[str]:
+        """A client that runs."""
+        target = (ADDRESSES["server"], "--token", TOKEN, "--json")
+        return self.start("client", self.program, *target, *words)
+
+    def measure(self, *words: str) -> tuple[int, dict[str, Any]]:
+        """Exit code and result of a client."""
+        client = self.client(*words)
+        out, errors = client.communicate(timeout=TIMEOUT_S)
+        assert out, errors
+        return client.returncode, json.loads(out)
+
+    def queues(self) -> dict[str, Queue]:
+        """Ends the emulation: what its queues did."""
+        self.summary()
+        return {
+            name: read_log(self.out / f"{name}.decisions", link)
+            for name, link in self.links.items()
+        }
+
+    def waits_ms(self, queue: Queue, phase: dict[str, Any]) -> list[float]:
+        """True waits while a phase was measured."""
+        begin, end = (phase[key] - self.zero_unix_s for key in ("from_unix_s", "until_unix_s"))
+        return queue.waits_ms(begin, end)
+
+
+@cache
+def other_clock() -> str:
+    """The server of the crate's tests whose clock differs: UNBLOAT_OTHER_CLOCK names it, or cargo builds it."""
+    if named := os.environ.get("UNBLOAT_OTHER_CLOCK"):
+        return named
+    if shutil.which("cargo") is None:
+        unavailable("cargo", "the example other_clock of unbloat-measure is not built")
+    argv = ["cargo", "build", "--message-format=json", "-p", "unbloat-measure", "--example"]
+    done = subprocess.run([*argv, "other_clock"], cwd=ROOT, capture_output=True, text=True)
+    for message in map(json.loads, done.stdout.splitlines()):
+        if message.get("target", {}).get("name") == "other_clock" and message.get("executable"):
+            return str(message["executable"])
+    raise AssertionError(done.stderr)
+
+
+def near(measured: float | str, true_ms: float) -> bool:
+    """Within 5 ms or 10 %; a lost probe is near nothing but a lost probe."""
+    value = float("inf") if measured == "lost" else float(measured)
+    if math.isinf(value) or math.isinf(true_ms):
+        return value == true_ms
+    return abs(value - true_ms) <= max(5.0, 0.1 * true_ms)
+
+
+def p95(waits: list[float]) -> float:
+    """As the program's quantile."""
+    return quantile(waits, 0.95)

@@ -1,0 +1,101 @@
+"""Delay per direction, loss per direction and grades, against the emulator's own log of its queues.
+
+p95 of the loaded direction and of the other one within max(5 ms, 10 %) of the truth; see path.py for what the truth is.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from path import Link, MeasuredPath, near, other_clock, p95
+
+from unbloat.lab.testbed import quantile
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+FAST = Link(40, 400)
+DEEP_UP = Link(8, 300)
+DEEP_DOWN = Link(20, 600)
+
+
+def compared(made: MeasuredPath, result: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Checks p95 of both directions in every phase; true p95 per phase and direction."""
+    queues = made.queues()
+    true: dict[str, dict[str, float]] = {}
+    for phase in result["phases"]:
+        true[phase["phase"]] = {}
+        for direction in ("down", "up"):
+            truth = p95(made.waits_ms(queues[direction], phase))
+            measured = phase[f"delay_{direction}"]["p95_ms"]
+            true[phase["phase"]][direction] = truth
+            assert near(measured[0], truth), f"{phase['phase']} {direction}: {measured} {truth}"
+    return true
+
+
+def one_phase(result: dict[str, Any]) -> dict[str, Any]:
+    """The only phase."""
+    (phase,) = result["phases"]
+    assert isinstance(phase, dict)
+    return phase
+
+
+@pytest.mark.parametrize("clock", ["the same", "another"])
+def test_a_bloated_uplink_is_measured_graded_and_cured(tmp_path: Path, clock: str) -> None:
+    with MeasuredPath(tmp_path, DEEP_UP, FAST) as made:
+        made.serve(other_clock() if clock == "another" else None)
+        code, result = made.measure("--phases", "up")
+        true = compared(made, result)
+    phase = one_phase(result)
+    assert code == 0
+    assert 250 < true["up"]["up"] < 400, "a queue of 300 KB at 8 Mbit/s, CUBIC"
+    assert true["up"]["down"] < 5
+    assert phase["grade"]["grades"] == ["D"]
+    assert 7.2e6 < phase["goodput_up_bps"] < 8e6
+    assert phase["goodput_down_bps"] is None
+    assert 20 <= result["rtt_min_ms"] < 25
+    assert abs(result["clock_skew_ppm"] - (100 if clock == "another" else 0)) < 15
+    commands = [cure["command"] for cure in result["cures"]]
+    assert "sudo unbloat agent on" in commands
+    assert all(cure["direction"] == "up" for cure in result["cures"])
+
+
+def test_a_queue_in_the_downlink_only_is_found_there(tmp_path: Path) -> None:
+    with MeasuredPath(tmp_path, FAST, DEEP_DOWN) as made:
+        made.serve()
+        _, result = made.measure("--phases", "down", "--cc", "reno", "--streams", "8")
+        true = compared(made, result)
+    phase = one_phase(result)
+    assert true["down"]["down"] > 150
+    assert true["down"]["up"] < 5
+    assert {stream["congestion_control"] for stream in phase["streams"]} == {"reno"}
+    assert len(phase["streams"]) == 8
+    assert {cure["direction"] for cure in result["cures"]} == {"down"}
+
+
+def test_losses_up_and_down_are_separated(tmp_path: Path) -> None:
+    with MeasuredPath(tmp_path, Link(20, 150, loss=0.05), FAST) as made:
+        made.serve()
+        code, result = made.measure("--phases", "up")
+        phase, queues = one_phase(result), made.queues()
+        waits = made.waits_ms(queues["up"], phase)
+        begin, end = (phase[key] - made.zero_unix_s for key in ("from_unix_s", "until_unix_s"))
+        lost = [
+            row
+            for row in map(json.loads, (made.out / "losses.jsonl").read_text().splitlines())
+            if row["proto"] == "udp" and begin <= row["t_s"] < end
+        ]
+    up, down = phase["delay_up"], phase["delay_down"]
+    assert {row["link"] for row in lost} <= {0}, "the way down loses nothing"
+    # A probe at the edge of the window may be counted on one side only.
+    assert abs(up["loss"] * up["probes"] - len(lost)) <= 1.5
+    assert 0.005 < up["loss"] < 0.15
+    assert down["loss"] == 0
+    # What arrived: a lost probe takes a rank, so the rank of the truth is that much lower.
+    arrived = quantile(waits, 0.9 / (1 - up["loss"]))
+    assert near(up["p90_ms"], arrived), (up, arrived)
+    # At five in a hundred p95 is a lost probe or not by chance: no grade, or the last one.
+    assert phase["grade"]["grades"] in ([], ["F"])
+    assert code == (0 if phase["grade"]["grades"] else 5)
