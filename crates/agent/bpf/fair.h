@@ -57,7 +57,7 @@ static __always_inline void shares_take(struct shares *s, __u64 now, const struc
 		if (!slot->flows || d->rtt_min_us < slot->rtt_min_us)
 			slot->rtt_min_us = d->rtt_min_us;
 		slot->rtt_max_us = law_max(slot->rtt_max_us, d->rtt_us);
-		slot->rates += d->rate;
+		slot->rates += d->mean;
 		slot->lambdas += d->lambda;
 		slot->flows++;
 	}
@@ -84,7 +84,7 @@ static __always_inline __u64 opposite_window_beside(const struct opposite *o, co
 	if (!share->known)
 		return opposite_window(o, law, d);
 	rtt_min = law_min(d->rtt_min_us, LAW_MAX_RTT_US);
-	rate = o->added_us ? o->rate : d->rate;
+	rate = o->added_us ? o->rate : d->mean;
 	if (share->drains)
 		return law_min(law_max(rate * rtt_min / 1000000 / 2 + law->increment, law->floor), law->max);
 	us = rtt_min + law_min(share->rtt_min_us, rtt_min) * law_less(share->lambda, LAMBDA_ONE) / LAMBDA_ONE + o->added_us;

@@ -54,6 +54,7 @@ static __always_inline __u64 law_more(__u64 a, __u64 b)
 #define ADAPTIVE_BESIDE 4
 #define ADAPTIVE_BESIDE_DEN 32
 #define ADAPTIVE_MEMORY 44
+#define ADAPTIVE_MEAN 8
 #define ADAPTIVE_SEGMENTS 4
 
 /* The constants of a law: `Law` and the rest of `Config`. */
@@ -80,7 +81,7 @@ struct drwa_sample {
 
 /* `Drwa`. All zero is a new connection, except for what drwa_init sets. */
 struct drwa {
-	__u64 cwnd, rate, window;
+	__u64 cwnd, rate, mean, window;
 	__u64 rtt_us, rtt_min_us, rtt_min_seen_ns;
 	__u64 begun_ns, begun_copied, rtt_sum_us, rtt_count, silence_ns, arrived_ns, copied;
 	/* `WindowRtt`: data beyond `edge` ends the sample; when that edge was advertised. */
@@ -145,6 +146,7 @@ static __always_inline void drwa_decide(struct drwa *d, const struct drwa_law *l
 	new = law_min(bytes * 1000000 / elapsed, LAW_MAX_RATE);
 	d->cwnd = drwa_average(law, d->cwnd, law_min(bytes * rtt / elapsed, LAW_MAX_BYTES));
 	d->rate = law->adaptive ? adaptive_rate(d->rate, new) : drwa_average(law, d->rate, new);
+	d->mean = law->adaptive && d->mean ? (d->mean * (ADAPTIVE_MEAN - 1) + new) / ADAPTIVE_MEAN : law->adaptive ? new : d->rate;
 	if (law->adaptive) {
 		d->lambda = adaptive_lambda(d->lambda, law_less(rtt, rtt_min + beside), rtt_min);
 		d->lambda = drwa_lambda(d, law);

@@ -298,7 +298,7 @@ proptest! {
         let law = Law {
             rate_form, alpha, lambda: units, lambda_min: units, adaptive: false, quick, increment, floor: 2_896, max: 1 << 30,
         };
-        let old = Estimate { cwnd: old, rate: old_rate, lambda: 0 };
+        let old = Estimate { cwnd: old, rate: old_rate, mean: 0, lambda: 0 };
         let (new, window) = decide(&law, &old, &Round { elapsed_us, bytes, rtt_us, rtt_min_us, beside_us: 0 });
 
         let (a, l) = (alpha as f64 / 16.0, lambda as f64 / 16.0);

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unbloat.front.controls import BUFFER, OPEN, law
+from unbloat.front.controls import ADAPTIVE, BUFFER, OPEN, law
 from unbloat.front.links import WAYS, Way
 
 FLOWS = (2, 4, 8)
@@ -35,13 +35,15 @@ class Sharing:
     queue: str = OPEN
 
 
-# λ: receive window down, ACK-window rewriting up.
+# λ of the published law, and with a constant λ: receive window down, ACK-window rewriting up.
 BOUND: dict[Way, float] = {"down": 3.0, "up": 1.75}
+# The largest λ of the agent.
+LARGEST: dict[Way, float] = {"down": 1.75, "up": 1.75}
 
 
-def windows(form: str, more: str = "") -> dict[Way, str]:
-    """A form of the window law with the agent's constants."""
-    return {way: law(form, BOUND[way], more) for way in WAYS}
+def windows(bound: dict[Way, float], more: str) -> dict[Way, str]:
+    """The agent's law."""
+    return {way: law("agent", bound[way], more) for way in WAYS}
 
 
 def published() -> dict[Way, str]:
@@ -49,12 +51,13 @@ def published() -> dict[Way, str]:
     return {way: f'{{ kind = "drwa", lambda = {BOUND[way]:g} }}' for way in WAYS}
 
 
-# A new form of the window law is one line here. `increment = 1` is the agent's default, `fair` its option.
+# A new form of the window law is one line here. An increment is the other known way to equal shares.
 SHARINGS = (
     Sharing("nothing", {}, {}),
     Sharing("DRWA, paper", published(), BOUND),
-    Sharing("window law, agent", windows("agent", ", increment = 1"), BOUND),
-    Sharing("window law, fair", windows("agent", ", fair = true"), BOUND),
+    Sharing("constant λ, increment", windows(BOUND, ", increment = 1"), BOUND),
+    Sharing("constant λ, fair", windows(BOUND, ", fair = true"), BOUND),
+    Sharing("window law, agent", windows(LARGEST, ADAPTIVE), LARGEST),
     Sharing("fq_codel", {}, {}, '"fq_codel"'),
 )
 
@@ -217,8 +220,8 @@ BOTH_WAYS: tuple[BothWays, ...] = tuple(
     BothWays(name, download, gate, acks, receive)
     for name, gate, acks, receive in (
         ("nothing", "", "", ""),
-        ("gate", GATE, "", law("rate", LAMBDA["down"])),
-        ("ACKs", "", law("agent", LAMBDA["up"]), law("agent", LAMBDA["down"])),
+        ("gate", GATE, "", law("agent", LARGEST["down"], ADAPTIVE)),
+        ("ACKs", "", law("agent", LARGEST["up"], ADAPTIVE), law("agent", LARGEST["down"], ADAPTIVE)),
     )
     for download in (False, True)
 )

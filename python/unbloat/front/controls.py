@@ -52,9 +52,9 @@ def law(form: str, factor: float, more: str = "") -> str:
     return f'{{ kind = "drwa", form = "{form}", alpha = 8, quick = true, lambda = {factor:g}{more} }}'
 
 
-ADAPTIVE = ", lambda_min = 1.25"
-# The window law as the agent runs it by its defaults: its name, its form and λ in the scenario, the ways that it is for.
-# Another form is a line more.
+ADAPTIVE = ", lambda_min = 1.25, fair = true"
+"""λ and the rate adapt, and flows share: the agent's defaults."""
+# The window law as the agent runs it by its defaults, and with a constant λ as before. Another form is a line more.
 LAWS = (
     Control("window", role="ours", window=law("agent", 1.75, ADAPTIVE), ways=("down",)),
     Control("window, λ 3", role="ours", window=law("agent", 3.0), ways=("down",)),

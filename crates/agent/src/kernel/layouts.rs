@@ -76,6 +76,8 @@ plain! {
         cwnd: u64,
         /// Rate, bytes per second.
         rate: u64,
+        /// Mean rate, bytes per second.
+        mean: u64,
         /// The window that the law asks for, bytes.
         window: u64,
         /// Mean RTT of the last round, µs.

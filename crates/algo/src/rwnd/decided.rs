@@ -24,8 +24,10 @@ pub struct Decided {
     pub round_rtt_us: u64,
     /// Smallest RTT, µs.
     pub rtt_min_us: u64,
-    /// The average rate, bytes per second.
+    /// The rate that the window follows, bytes per second.
     pub rate: u64,
+    /// The mean rate.
+    pub mean: u64,
     /// The law's own window, bytes.
     pub window: u64,
     /// Bytes that every decision adds.

@@ -174,8 +174,10 @@ pub struct Round {
 pub struct Estimate {
     /// The paper's `cwnd_est`, in bytes.
     pub cwnd: u64,
-    /// The average rate, in bytes per second.
+    /// The average rate, in bytes per second; the largest of seconds where it adapts.
     pub rate: u64,
+    /// Where it adapts the mean rate, for comparison with other flows.
+    pub mean: u64,
     /// λ in units of 1/256; zero: that of the law.
     pub lambda: u64,
 }
@@ -193,6 +195,7 @@ pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
     let cwnd = average(law, old.cwnd, (bytes * rtt / elapsed).min(MAX_BYTES));
     let rate =
         if law.adaptive { adaptive::rate(old.rate, new) } else { average(law, old.rate, new) };
+    let mean = if law.adaptive { adaptive::mean(old.mean, new) } else { rate };
     if law.adaptive {
         let queue = rtt
             .saturating_sub(rtt_min + adaptive::beside(round.beside_us.min(MAX_RTT_US), rtt_min));
@@ -206,7 +209,7 @@ pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
         cwnd * (lambda / 16) * rtt_min / (16 * rtt)
     };
     (
-        Estimate { cwnd, rate, lambda },
+        Estimate { cwnd, rate, mean, lambda },
         target.saturating_add(law.increment).max(law.floor).min(law.max),
     )
 }
@@ -371,6 +374,7 @@ impl Drwa {
             round_rtt_us: self.rtt_us,
             rtt_min_us: self.rtt_min_us,
             rate: self.estimate.rate,
+            mean: self.estimate.mean,
             window: self.window,
             increment: self.law.increment,
             floor: self.law.floor,

@@ -292,8 +292,11 @@ fn no_input_overflows_the_decision() {
                 beside_us: u64::MAX,
             };
             let law = Law { rate_form, adaptive: rate_form, ..top };
-            let (estimate, window) =
-                decide(&law, &Estimate { cwnd: MAX_BYTES, rate: MAX_RATE, lambda: value }, &round);
+            let (estimate, window) = decide(
+                &law,
+                &Estimate { cwnd: MAX_BYTES, rate: MAX_RATE, mean: MAX_RATE, lambda: value },
+                &round,
+            );
             assert!(window <= MAX_BYTES && estimate.cwnd <= MAX_BYTES && estimate.rate <= MAX_RATE);
         }
     }

@@ -102,7 +102,7 @@ impl Shares {
                 slot.rtt_min_us = rtt_min_us;
             }
             slot.rtt_max_us = slot.rtt_max_us.max(law.round_rtt_us);
-            slot.rates += law.rate;
+            slot.rates += law.mean;
             slot.lambdas += law.lambda;
             slot.flows += 1;
         }

@@ -115,7 +115,7 @@ impl Opposite {
     /// The window beside other flows of this host, in place of the law's own.
     pub fn window_beside(&self, law: &Decided, share: Option<Share>) -> u64 {
         let Some(share) = share else { return self.window(law) };
-        let rate = if self.added_us == 0 { law.rate } else { self.rate };
+        let rate = if self.added_us == 0 { law.mean } else { self.rate };
         fair_window(law, share, rate, self.added_us)
     }
 
