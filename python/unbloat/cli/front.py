@@ -63,7 +63,7 @@ def reproduce_front(options: FrontOptions) -> int:
         )
     in_lab = None
     if options.lab or store is not None:
-        # The runs of the lab belong to the page, whoever writes it.
+        # The page has the runs of the lab also where this command makes none.
         with ProgressBar("in the lab") as progress:
             in_lab = front_in_lab(
                 options.repeat,
