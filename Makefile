@@ -33,7 +33,7 @@ REPEAT ?= 1
 front-lab:
 	./setup --tests
 	-modprobe tcp_bbr
-	.venv/bin/unbloat reproduce front --lab --repeat $(REPEAT) --half $(HALF) --traces $(UNBLOAT_SHARED)/traces \
+	.venv/bin/unbloat reproduce front --lab --repeat $(REPEAT) --traces $(UNBLOAT_SHARED)/traces \
 		--store docs/generated/front.jsonl --page docs/generated/front.md
 
 # What the agent costs on paths where it does not help: eighteen paths in guests under QEMU, an hour. Resumes.

@@ -477,6 +477,8 @@ def reproduce(
             raise typer.BadParameter(f"{names[0]} does not take --lab=quick")
         if names == ["fairness"] and (half is not None or traces is not None or lab is not None):
             raise typer.BadParameter("fairness takes none of --half, --traces, --lab")
+        if half is not None and lab is not None:
+            raise typer.BadParameter("front --lab has six links of its own, no --half")
         if repeat is not None and lab is None:
             raise typer.BadParameter("--repeat needs --lab")
         given = FrontOptions(

@@ -74,12 +74,7 @@ def reproduce_front(options: FrontOptions) -> int:
             )
     if options.page is not None:
         picture = options.page.with_suffix(".svg")
-        # The page has all that is stored, not only the links of the lab.
-        whole = (
-            front(half, traces=options.traces, store=store, only_stored=True)
-            if options.lab
-            else found
-        )
+        whole = all_stored(options) if options.lab else found
         with writing(options.page):
             chart(whole.fields, picture)
             options.page.write_text(front_page(whole, picture.name, in_lab), encoding="utf-8")
@@ -88,6 +83,12 @@ def reproduce_front(options: FrontOptions) -> int:
     else:
         show(options, found, front_json, front_screen)
     return 0
+
+
+def all_stored(options: FrontOptions) -> Front:
+    """For the page, which has more than the links of the lab."""
+    whole = front(HALVES["both"], traces=options.traces, store=options.store, only_stored=True)
+    return Front([field for field in whole.fields if field.points], whole.skipped)
 
 
 def show_lab(options: FrontOptions, found: Front, lab: FrontInLab) -> None:
