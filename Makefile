@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test random-tests bench front never-worse kernels congestion-control measure-evidence docs install clean
+.PHONY: demo test random-tests bench front front-lab never-worse kernels congestion-control measure-evidence docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -26,6 +26,14 @@ front:
 	./setup --tests
 	.venv/bin/unbloat reproduce fairness --store docs/generated/fairness.jsonl --page docs/generated/fairness.md
 	.venv/bin/unbloat reproduce front --half $(HALF) --traces $(UNBLOAT_SHARED)/traces \
+		--store docs/generated/front.jsonl --page docs/generated/front.md
+
+# Six links of the front on the kernel's own TCP with unbloat-agent, twenty minutes, as root. Resumes. REPEAT=3: three runs each.
+REPEAT ?= 1
+front-lab:
+	./setup --tests
+	-modprobe tcp_bbr
+	.venv/bin/unbloat reproduce front --lab --repeat $(REPEAT) --traces $(UNBLOAT_SHARED)/traces \
 		--store docs/generated/front.jsonl --page docs/generated/front.md
 
 # What the agent costs on paths where it does not help: eighteen paths in guests under QEMU, an hour. Resumes.

@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "path": {"_native", "capture", "charts", "errors", "report", "run", "text"},
     "lab": {"_native", "errors", "run", "scenario", "text"},
     "claims": {"capture", "errors", "lab", "report", "run", "scenario", "text", "version"},
-    "front": {"errors", "run", "scenario", "text"},
+    "front": {"errors", "lab", "run", "scenario", "text", "version"},
     "fairness": {"front", "run", "text"},
     "agent": {"charts", "errors", "lab", "report", "text", "version"},
     "plots": {"capture"},

@@ -318,7 +318,12 @@ def test_the_command_prints_a_screen_of_80_columns_and_json(
     [
         (["drwa", "--half", "test"], "are for front and fairness"),
         (["front", "--quick"], "front takes none of"),
-        (["fairness", "--half", "test"], "fairness takes neither"),
+        (["front", "--lab=quick"], "does not take --lab=quick"),
+        (["front", "--lab", "--half", "test"], "front --lab has six links of its own"),
+        (["front", "--repeat", "2"], "--repeat needs --lab"),
+        (["drwa", "--repeat", "2"], "are for front and fairness"),
+        (["fairness", "--half", "test"], "fairness takes none of"),
+        (["fairness", "--lab"], "fairness takes none of"),
         (["front", "--stored"], "--stored needs --store"),
     ],
 )

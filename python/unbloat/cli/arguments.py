@@ -438,8 +438,12 @@ def reproduce(
         Literal["quick", "whole"] | None,
         typer.Option(
             metavar="[=quick]",
-            help="Also in the lab, those that a kernel can make: three quarters of an hour; --lab=quick: eight minutes. Needs root.",
+            help="Also in the lab, those that a kernel can make: three quarters of an hour; --lab=quick: eight minutes. front: six links, twenty minutes. Needs root.",
         ),
+    ] = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="front --lab: runs of each case (default: 1)."),
     ] = None,
     half: Annotated[
         Literal["tuning", "test", "both"] | None,
@@ -467,14 +471,24 @@ def reproduce(
     if names in (["front"], ["fairness"]):
         from unbloat.cli.front import FrontOptions, reproduce_fairness, reproduce_front
 
-        if quick or report is not None or jobs is not None or lab is not None:
-            raise typer.BadParameter(f"{names[0]} takes none of --quick, --report, --jobs, --lab")
-        if names == ["fairness"] and (half is not None or traces is not None):
-            raise typer.BadParameter("fairness takes neither --half nor --traces")
-        given = FrontOptions(half or "tuning", traces, store, page, stored, json)
+        if quick or report is not None or jobs is not None:
+            raise typer.BadParameter(f"{names[0]} takes none of --quick, --report, --jobs")
+        if lab == "quick":
+            raise typer.BadParameter(f"{names[0]} does not take --lab=quick")
+        if names == ["fairness"] and (half is not None or traces is not None or lab is not None):
+            raise typer.BadParameter("fairness takes none of --half, --traces, --lab")
+        if half is not None and lab is not None:
+            raise typer.BadParameter("front --lab has six links of its own, no --half")
+        if repeat is not None and lab is None:
+            raise typer.BadParameter("--repeat needs --lab")
+        given = FrontOptions(
+            half or "tuning", traces, store, page, stored, json, lab is not None, repeat or 1
+        )
         raise typer.Exit((reproduce_front if names == ["front"] else reproduce_fairness)(given))
-    if half is not None or store is not None or stored or page is not None:
-        raise typer.BadParameter("--half, --store, --stored and --page are for front and fairness")
+    if half is not None or store is not None or stored or page is not None or repeat is not None:
+        raise typer.BadParameter(
+            "--half, --store, --stored, --page and --repeat are for front and fairness"
+        )
     from unbloat.cli.reproduce import ReproduceOptions, reproduce_claims
 
     options = ReproduceOptions(

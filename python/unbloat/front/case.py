@@ -148,7 +148,11 @@ def simulated(
 def simulate_case(track: Track, control: Control, seed: int) -> Run:
     """One run."""
     traces = {"link": track.text} if track.link.recorded else {}
-    run = simulated(scenario(track, control), seed=seed, traces=traces)
+    return read(simulated(scenario(track, control), seed=seed, traces=traces), track, control)
+
+
+def read(run: unbloat.run.run.Run, track: Track, control: Control) -> Run:
+    """The figures of a run, simulated or of the lab."""
     figures = Figures(run)
     ping = statistics(waits_ms(run.probes.to_pylist(), LAST_PING_S, DURATION_S))
     queue = figures.transfer_queue_ms("transfer")

@@ -1,4 +1,4 @@
-"""docs/generated/front.md: the goals, the verdicts, every control on every link, and the scatter."""
+"""docs/generated/front.md: the goals, the verdicts, every control on every link, the scatter, and the lab."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from unbloat.front.front import Front
 from unbloat.front.judge import Field, Point, counts, verdicts
+from unbloat.front.lab import FrontInLab
+from unbloat.front.lab_page import lab_section
 from unbloat.front.text import by_text, row
 from unbloat.scenario.confidence import Spread
 from unbloat.text.format import NOTHING
@@ -39,7 +41,7 @@ Cells have goodput in Mbit/s, then the excess in ms. The bound has the goodput a
 """
 
 
-def front_page(front: Front, chart_name: str) -> str:
+def front_page(front: Front, chart_name: str, lab: FrontInLab | None = None) -> str:
     """The page."""
     halves = tuple(sorted({field.half for field in front.fields}))
     text = HEAD.format(half=HALVES.get(halves, ""))
@@ -58,6 +60,8 @@ def front_page(front: Front, chart_name: str) -> str:
         f"\n### {group.capitalize()}, best\n\n{figures(fields, Field.best, named=True)}"
         for group, fields in grouped(front.fields).items()
     )
+    if lab is not None:
+        text += lab_section(lab, front.fields)
     if front.skipped:
         text += "\n## Skipped\n\n"
         text += "".join(f"- {name}: {why}\n" for name, why in front.skipped.items())
