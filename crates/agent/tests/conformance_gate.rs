@@ -114,7 +114,7 @@ fn any_stream(rng: &mut Rng) -> Vec<(Instant, Event)> {
             let bytes =
                 if rng.below(1_000) == 0 { rng.next_u64() | 1 } else { 40 + rng.below(1_461) };
             held = held.saturating_add(bytes.min(1_500));
-            Event::Passed { bytes: Bytes(bytes) }
+            Event::Passed { bytes: Bytes(bytes), flow: 0 }
         };
         found.push((Instant(now), event));
     }
@@ -124,7 +124,7 @@ fn any_stream(rng: &mut Rng) -> Vec<(Instant, Event)> {
 fn as_seen_by_the_kernel((now, event): &(Instant, Event)) -> Step {
     let mut step = Step { now_ns: now.0, ..Step::default() };
     match *event {
-        Event::Passed { bytes } => step.passed = bytes.0,
+        Event::Passed { bytes, .. } => step.passed = bytes.0,
         Event::Report { at, occupancy, granted, padding } => {
             step.report = [at.0, occupancy.0, granted.0, padding.0];
             step.reported = 1;

@@ -19,9 +19,9 @@
 //!   rate by factors within 100 ms; a buffer of 20 ms at the average rate is empty at every peak,
 //!   which costs up to two thirds of the throughput.
 
-use units::{Bytes, Duration, Instant};
+use units::{Bytes, Duration, Instant, Rate};
 
-use super::{Event, Gate, Limit, Occupancy, Setup, Slack, State, drained};
+use super::{Accounts, Event, Gate, Limit, Occupancy, Setup, Slack, State, drained, pacing};
 
 /// Name in the table.
 pub const NAME: &str = "qcut_d";
@@ -43,6 +43,8 @@ config! {
         patience: Duration = Duration::from_millis(1_000), Duration::from_millis(1), Duration::from_secs(60);
         /// Upper bound of the extra time while the link is idle although the estimate is not zero; 0: as published.
         slack: Duration = Duration::ZERO, Duration::ZERO, Duration::from_millis(4_000);
+        /// The device's own senders are paced, so that nothing need wait or be refused (own; not in the paper).
+        pace: bool = false;
     }
 }
 
@@ -70,6 +72,8 @@ pub struct QcutD {
     floor: u64,
     report_timeout: Duration,
     occupancy: Occupancy,
+    /// Where senders are paced.
+    accounts: Option<Accounts>,
 }
 
 impl QcutD {
@@ -85,6 +89,7 @@ impl QcutD {
                 config.hold,
                 Slack::new(config.slack.0, floor.saturating_mul(3) / 2),
             ),
+            accounts: config.pace.then(Accounts::default),
         }
     }
 
@@ -98,6 +103,14 @@ impl QcutD {
 impl Gate for QcutD {
     fn on_event(&mut self, now: Instant, event: &Event) {
         self.occupancy.on_event(now, event);
+        let Some(accounts) = &mut self.accounts else { return };
+        match *event {
+            Event::Passed { bytes, flow } => accounts.on_passed(now, flow, bytes.0),
+            Event::Report { .. } => {
+                accounts.on_report(now, self.occupancy.bytes_per_second().unwrap_or(0));
+            }
+            Event::Completed { .. } | Event::Probe { .. } => {}
+        }
     }
     fn limit(&self, now: Instant) -> Limit {
         if self.occupancy.silent(now, self.report_timeout) {
@@ -111,6 +124,14 @@ impl Gate for QcutD {
     }
     fn next_wakeup(&self, now: Instant) -> Option<Instant> {
         if self.open(now) { None } else { self.occupancy.opens(self.bytes(), self.report_timeout) }
+    }
+    fn pace(&self, now: Instant) -> Option<Rate> {
+        let (accounts, rate) = (self.accounts.as_ref()?, self.occupancy.bytes_per_second()?);
+        if self.occupancy.silent(now, self.report_timeout) {
+            return None;
+        }
+        let (occupancy, limit) = (self.occupancy.bytes(now).0, self.bytes().0);
+        Some(Rate(8 * pacing::pace(rate, occupancy, limit, accounts.share())))
     }
     fn state(&self, now: Instant) -> State {
         State {
