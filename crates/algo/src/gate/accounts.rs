@@ -18,12 +18,11 @@ pub const FLOWS: usize = 256;
 /// Half-life of an account: several round trips of a mobile network, so that it does not follow the gaps
 /// between bursts.
 const HALF_LIFE_MS: u32 = 100;
-/// Balance of an account at a constant rate: rate · this (100 ms / ln 2).
+/// Balance of an account at a constant rate: rate · this (100 ms / ln 2). An account that is updated every
+/// few milliseconds decays linearly each time, and has up to 200 ms of its rate.
 const MEMORY_NS: u64 = 144_270_000;
 /// An account below this belongs to a flow that has ended.
 const ENDED_BYTES: u64 = 64;
-/// Interval between two sweeps: the interval of the rate's average.
-const SWEEP_NS: u64 = 20_000_000;
 /// Rounds after the first.
 const ROUNDS: usize = 3;
 
@@ -52,13 +51,9 @@ pub const fn account(bytes: u64, now: u64) -> u64 {
     bytes << 32 | ((now / 1_000_000) as u32) as u64
 }
 
-/// The accounts of one device, and the share that the last sweep found.
+/// The accounts of one device.
 #[derive(Clone, Debug)]
-pub struct Accounts {
-    accounts: [u64; FLOWS],
-    share: Share,
-    swept: u64,
-}
+pub struct Accounts([u64; FLOWS]);
 
 /// The fair share of a flow, and what all flows have together; both in bytes of an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,7 +66,7 @@ pub struct Share {
 
 impl Default for Accounts {
     fn default() -> Accounts {
-        Accounts { accounts: [0; FLOWS], share: Share::default(), swept: 0 }
+        Accounts([0; FLOWS])
     }
 }
 
@@ -79,21 +74,13 @@ impl Accounts {
     /// A packet of a flow passed.
     #[inline]
     pub fn on_passed(&mut self, now: Instant, flow: u32, bytes: u64) {
-        let place = &mut self.accounts[flow as usize % FLOWS];
+        let place = &mut self.0[flow as usize % FLOWS];
         *place = account(balance(*place, now.0).saturating_add(bytes), now.0);
     }
 
-    /// A report came: sweeps the accounts if the last sweep is old enough.
-    pub fn on_report(&mut self, now: Instant, rate: u64) {
-        if now.0.saturating_sub(self.swept) >= SWEEP_NS {
-            self.swept = now.0;
-            self.share = share(self.accounts.iter().map(|one| balance(*one, now.0)), rate);
-        }
-    }
-
-    /// The share that the last sweep found.
-    pub fn share(&self) -> Share {
-        self.share
+    /// The fair share now.
+    pub fn share(&self, now: Instant, rate: u64) -> Share {
+        share(self.0.iter().map(|one| balance(*one, now.0)), rate)
     }
 }
 
@@ -115,4 +102,45 @@ pub fn share(balances: impl Iterator<Item = u64> + Clone, rate: u64) -> Share {
         share.fair = share.fair.max(share.all.saturating_sub(below) / u64::max(above, 1));
     }
     share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_balance_halves_in_a_tenth_of_a_second_and_is_gone_after_three() {
+        let one = account(10_000, 7 * MS);
+        let after = |ms: u64| balance(one, (7 + ms) * MS);
+        assert_eq!((after(0), after(50), after(100), after(200)), (10_000, 7_500, 5_000, 2_500));
+        assert_eq!(after(3_200), 0);
+        assert_eq!(balance(one, 6 * MS), 10_000, "the clock of another processor");
+    }
+
+    #[test]
+    fn a_balance_at_a_constant_rate_is_what_the_rate_moves_in_its_memory() {
+        let (mut accounts, rate) = (Accounts::default(), 250_000);
+        for packet in 0..1_000 {
+            accounts.on_passed(Instant(packet * 6 * MS), 3, 1_500);
+        }
+        let found = accounts.share(Instant(6_000 * MS), rate);
+        assert!(
+            (drained(rate, MEMORY_NS)..drained(rate, 205 * MS)).contains(&found.all),
+            "{found:?}"
+        );
+        assert_eq!(found.fair, found.all, "it is alone");
+    }
+
+    #[test]
+    fn flows_below_the_share_keep_theirs_and_the_others_divide_the_rest() {
+        let of = |balances: &[u64]| share(balances.iter().copied(), 0);
+        assert_eq!(of(&[3_000, 3_000, 3_000]), Share { fair: 3_000, all: 9_000 });
+        assert_eq!(of(&[1_000, 7_000, 7_000]), Share { fair: 7_000, all: 15_000 });
+        assert_eq!(of(&[10, 6_000]), Share { fair: 6_000, all: 6_000 }, "it has ended");
+        assert_eq!(of(&[]), Share::default());
+        let idle = share([].iter().copied(), 1_000_000);
+        assert_eq!((idle.fair, idle.all), (144_270, 144_270), "an idle link has all to share");
+    }
 }

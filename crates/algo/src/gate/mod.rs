@@ -19,7 +19,7 @@ pub mod qcut_d;
 mod slack;
 pub mod tsq;
 
-pub use accounts::{Accounts, Share, account, balance, share};
+pub use accounts::{Accounts, FLOWS, Share, account, balance, share};
 pub use occupancy::{Occupancy, RING, averaged, drained, occupancy_at, rate_over, remaining};
 pub use slack::Slack;
 

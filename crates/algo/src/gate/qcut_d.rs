@@ -18,10 +18,13 @@
 //!   rule assumes that a rate lasts as long as its reports are old. Recorded LTE uplinks change their
 //!   rate by factors within 100 ms; a buffer of 20 ms at the average rate is empty at every peak,
 //!   which costs up to two thirds of the throughput.
+//! - `pace`, off by default, paces the device's own senders ([`Pacer`]), so that nothing of theirs waits
+//!   above the gate or is refused there.
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use super::{Accounts, Event, Gate, Limit, Occupancy, Setup, Slack, State, drained, pacing};
+use super::pacing::Pacer;
+use super::{Event, Gate, Limit, Occupancy, Setup, Slack, State, drained};
 
 /// Name in the table.
 pub const NAME: &str = "qcut_d";
@@ -73,7 +76,7 @@ pub struct QcutD {
     report_timeout: Duration,
     occupancy: Occupancy,
     /// Where senders are paced.
-    accounts: Option<Accounts>,
+    pacer: Option<Pacer>,
 }
 
 impl QcutD {
@@ -89,7 +92,7 @@ impl QcutD {
                 config.hold,
                 Slack::new(config.slack.0, floor.saturating_mul(3) / 2),
             ),
-            accounts: config.pace.then(Accounts::default),
+            pacer: config.pace.then(Pacer::default),
         }
     }
 
@@ -103,14 +106,18 @@ impl QcutD {
 impl Gate for QcutD {
     fn on_event(&mut self, now: Instant, event: &Event) {
         self.occupancy.on_event(now, event);
-        let Some(accounts) = &mut self.accounts else { return };
-        match *event {
-            Event::Passed { bytes, flow } => accounts.on_passed(now, flow, bytes.0),
-            Event::Report { .. } => {
-                accounts.on_report(now, self.occupancy.bytes_per_second().unwrap_or(0));
-            }
-            Event::Completed { .. } | Event::Probe { .. } => {}
+        if self.pacer.is_none() {
+            return;
         }
+        let rate = self.occupancy.bytes_per_second().unwrap_or(0);
+        let (occupancy, limit) = (self.occupancy.bytes(now).0, self.bytes().0);
+        let Some(pacer) = &mut self.pacer else { return };
+        match *event {
+            Event::Passed { bytes, flow } => pacer.on_passed(now, flow, bytes.0),
+            Event::Report { .. } => pacer.on_report(now, rate),
+            Event::Completed { .. } | Event::Probe { .. } => return,
+        }
+        pacer.decide(rate, occupancy, limit, self.target.0, self.floor);
     }
     fn limit(&self, now: Instant) -> Limit {
         if self.occupancy.silent(now, self.report_timeout) {
@@ -126,12 +133,9 @@ impl Gate for QcutD {
         if self.open(now) { None } else { self.occupancy.opens(self.bytes(), self.report_timeout) }
     }
     fn pace(&self, now: Instant) -> Option<Rate> {
-        let (accounts, rate) = (self.accounts.as_ref()?, self.occupancy.bytes_per_second()?);
-        if self.occupancy.silent(now, self.report_timeout) {
-            return None;
-        }
-        let (occupancy, limit) = (self.occupancy.bytes(now).0, self.bytes().0);
-        Some(Rate(8 * pacing::pace(rate, occupancy, limit, accounts.share())))
+        let silent = self.occupancy.silent(now, self.report_timeout);
+        let pacer = self.pacer.as_ref().filter(|_| !silent)?;
+        pacer.pace().map(|rate| Rate(8 * rate))
     }
     fn state(&self, now: Instant) -> State {
         State {

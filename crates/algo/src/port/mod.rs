@@ -330,10 +330,9 @@ impl Port {
                 break;
             };
             let bytes = u64::from(packet.bytes);
-            device.gate.on_event(
-                now,
-                &Event::Passed { bytes: Bytes(bytes), flow: packet.flow_hash },
-            );
+            device
+                .gate
+                .on_event(now, &Event::Passed { bytes: Bytes(bytes), flow: packet.flow_hash });
             device.firmware_bytes += bytes;
             device.firmware.push_back((packet, now));
             self.link.medium.on_backlog(now, Bytes(device.firmware_bytes));
