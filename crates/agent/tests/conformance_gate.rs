@@ -36,7 +36,7 @@ struct Bench {
     floor: u64,
     timeout_ns: u64,
     hold: u32,
-    pad: u32,
+    pace: u32,
     steps: u32,
     done: u32,
     /// `struct qcut`, from zeroes on.
@@ -59,7 +59,7 @@ fn in_kernel(kernel: &mut streams::Bench, config: &Config, setup: &Setup, steps:
         floor: setup.mtu.0 * (config.floor - 1),
         timeout_ns: config.patience.0,
         hold: config.hold.into(),
-        pad: 0,
+        pace: 0,
         steps: steps.len() as u32,
         done: 0,
         state: [0; 22],
