@@ -64,8 +64,9 @@ struct gate_state {
 	struct gate_share share;
 	/* See gate_busy, and when it was updated last. */
 	__u64 busy, busy_ns;
-	/* Pacing: the share of a flow by the last sweep, and how steady the rate is. */
-	__u64 part;
+	/* Pacing: the share of a flow by the last sweep, an account of bare acknowledgments, and how
+	 * steady the rate is. */
+	__u64 part, acks;
 	struct pacing_steadiness steadiness;
 	__u64 accounts[GATE_FLOWS];
 	/* When a flow was refused last, ms. */
@@ -160,11 +161,13 @@ static __always_inline void say_pace(const struct gate_state *s, const struct qc
 {
 	__u32 zero = 0;
 	struct pace *said = bpf_map_lookup_elem(&pace, &zero);
-	bool paces = !silent && pacing_paces(&s->steadiness, rate, law->target_ns, law->floor);
+	bool paces = !silent && pacing_beside_download(s->acks, now) &&
+		     pacing_paces(&s->steadiness, rate, law->target_ns, law->floor);
 
 	if (!said)
 		return;
-	said->rate = paces ? pacing_pace(rate, occupancy, limit, s->part) : 0;
+	/* A TCP flow above its fair share is refused at one and a half limits, see gate_allowed. */
+	said->rate = paces ? pacing_pace(rate, occupancy, limit + limit / 2, s->part) : 0;
 	said->at_ns = now;
 }
 
@@ -229,6 +232,8 @@ int egress(struct __sk_buff *skb)
 	if (open) {
 		qcut_on_passed(&s->law, now, bytes);
 		*account = gate_account_write(after, now);
+		if (kind == GATE_BARE)
+			s->acks = gate_account_write(gate_account_read(s->acks, now) + bytes, now);
 	} else if (!refused_lately) {
 		*refused_ms = now_ms;
 	}

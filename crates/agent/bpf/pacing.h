@@ -4,11 +4,12 @@
 #pragma once
 #include "gate.h"
 
-#define PACING_FILL_NS 20000000ull
+#define PACING_FILL_NS 40000000ull
 #define PACING_LEAST 15000
 #define PACING_STEADY_ONE_IN 32
 #define PACING_DEVIATES_ONE_IN 8
 #define PACING_FLOORS 3
+#define PACING_ACKS_BYTES 100
 #define PACING_ALL 65536
 
 /* `Steadiness`. All zero is its initial state. */
@@ -48,15 +49,21 @@ static __always_inline __u64 pacing_part(const struct gate_share *share)
 	return share->all > share->fair ? (share->fair << 16) / share->all : PACING_ALL;
 }
 
-/* `pace`. */
-static __always_inline __u64 pacing_pace(__u64 rate, __u64 occupancy, __u64 limit, __u64 part)
+/* `beside_download`. */
+static __always_inline bool pacing_beside_download(__u64 acks, __u64 now)
 {
-	__u64 level = limit - limit / 4;
+	return gate_account_read(acks, now) >= PACING_ACKS_BYTES;
+}
+
+/* `pace`. */
+static __always_inline __u64 pacing_pace(__u64 rate, __u64 occupancy, __u64 full, __u64 part)
+{
+	__u64 level = full - full / 6;
 	__u64 all;
 
 	if (occupancy <= level)
 		all = law_more(rate, qcut_rate_over(level - occupancy, PACING_FILL_NS));
 	else
-		all = law_max(law_less(rate, qcut_rate_over(occupancy - level, PACING_FILL_NS)), rate / 2);
+		all = law_max(law_less(rate, qcut_rate_over(occupancy - level, PACING_FILL_NS)), rate - rate / 4);
 	return law_max(law_min(all, QCUT_MAX) * part >> 16, PACING_LEAST);
 }

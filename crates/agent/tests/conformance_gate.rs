@@ -114,7 +114,7 @@ fn any_stream(rng: &mut Rng) -> Vec<(Instant, Event)> {
             let bytes =
                 if rng.below(1_000) == 0 { rng.next_u64() | 1 } else { 40 + rng.below(1_461) };
             held = held.saturating_add(bytes.min(1_500));
-            Event::Passed { bytes: Bytes(bytes), flow: 0 }
+            Event::Passed { bytes: Bytes(bytes), flow: 0, bare: false }
         };
         found.push((Instant(now), event));
     }

@@ -310,7 +310,7 @@ mod tests {
         let mut now = Instant(1);
         for _ in 0..100 {
             assert!(gate.open(now));
-            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500), flow: 0 });
+            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500), flow: 0, bare: false });
             assert!(!gate.open(now));
             now = gate.next_wakeup(now).expect("a closed shaper says when it opens");
         }

@@ -156,7 +156,7 @@ mod tests {
     fn fill(gate: &mut Bql, now: Instant) -> u64 {
         let mut packets = 0;
         while gate.open(now) {
-            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500), flow: 0 });
+            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500), flow: 0, bare: false });
             packets += 1;
         }
         packets

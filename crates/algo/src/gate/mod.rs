@@ -45,6 +45,8 @@ pub enum Event {
         bytes: Bytes,
         /// Hash of its flow.
         flow: u32,
+        /// A TCP acknowledgment without data.
+        bare: bool,
     },
     /// The device reports packets that left it (BQL's `dql_completed`): exact and immediate.
     Completed {

@@ -2,29 +2,33 @@
 //! send. Integers only: the agent's eBPF program (`pacing.h`) computes the same, bit for bit.
 //!
 //! signal: the gate's estimate of the buffer, its limit and the link's rate, with each packet and each
-//! report; the fair share of a flow ([`Accounts`]) · model: the buffer drains at the link's rate and fills at
-//! the sum of all pacing rates. An estimate that is 100 ms old is right only while the rate is steady ·
-//! action: all flows together send what brings the buffer to three quarters of its limit within [`FILL_NS`];
-//! each flow sends its share of that. Where the rate is not steady, or so low that the gate's limit is a
-//! number of packets, nothing is paced.
+//! report; the fair share of a flow ([`Accounts`]); bare ACKs that pass · model: the buffer drains at the link's rate
+//! and fills at the sum of all pacing rates. An estimate that is 100 ms old is right only while the rate is
+//! steady · action: all flows together send what brings the buffer close to its limit within [`FILL_NS`];
+//! each flow sends its share of that. Nothing is paced where the rate is not steady, where it is so low that
+//! the gate's limit is a number of packets, and where no bare ACKs pass.
 //!
-//! Below that level the sum is above the link's rate, so that it follows a link that has become faster: what
+//! Bare ACKs show a download. Its queue delays the ACKs of an upload, which come back in trains; the
+//! upload's window then leaves in trains, too, and the gate cuts them. An upload alone has an even clock of
+//! ACKs and fills the link behind the gate. Pacing would only add the timers' delays to it.
+//!
+//! Below the level the sum is above the link's rate, so that it follows a link that has become faster: what
 //! drained before its time shows in the next report. Above it, it is below the rate, and the queue drains.
 //!
 //! Source: own. BBR (Cardwell et al., ACM Queue 2016) paces at its estimate of the rate, too, with gains in
 //! phases of a round trip. Here the gain follows from the buffer, which the modem reports.
 //!
-//! Deviations: never below [`LEAST`] and half of the link's rate, because a timer that has been set for a
-//! packet stays when the rate rises, and because the rate is an estimate. Before the first estimate of the
-//! rate and without reports nothing is paced.
+//! Deviations: never below [`LEAST`] and three quarters of the link's rate, because a timer that has been
+//! set for a packet stays when the rate rises, and because the rate is an estimate. Before the first estimate
+//! of the rate and without reports nothing is paced.
 
 use units::Instant;
 
-use super::{Accounts, Share, drained, rate_over};
+use super::{Accounts, Share, account, balance, drained, rate_over};
 
-/// The time in which the buffer comes to its level. With 30 ms an upload beside a download loses up to 7 %
-/// of its goodput on steady links, with 10 ms up to 3 %.
-pub const FILL_NS: u64 = 20_000_000;
+/// The time in which the buffer comes to its level: three bursts of two segments, as the kernel paces, at
+/// 2 Mbit/s. With half of it a steady link behind the kernel's gate runs dry now and then.
+pub const FILL_NS: u64 = 40_000_000;
 /// Lower bound of a flow's rate, bytes per second: a packet every 100 ms, the age of a modem's reports.
 pub const LEAST: u64 = 15_000;
 /// Interval between two sweeps of the accounts and two samples of the rate: that of the rate's average.
@@ -39,17 +43,21 @@ const DEVIATES_ONE_IN: u64 = 8;
 /// uplinks below 1 Mbit/s.
 const FLOORS: u64 = 3;
 
-/// The pacing rate of a flow, bytes per second; `rate`: of the link, `occupancy` and `limit`: of the buffer
-/// below the gate, `part`: the flow's share, in 65536ths.
+/// Bare ACKs of the last tenth of a second, in bytes of an account, that show a download: two of 52 bytes.
+const ACKS_BYTES: u64 = 100;
+
+/// The pacing rate of a flow, bytes per second; `rate`: of the link, `occupancy`: of the buffer below the
+/// gate, `full`: how much there the gate lets such a flow fill, `part`: the flow's share, in 65536ths.
 #[inline]
-pub const fn pace(rate: u64, occupancy: u64, limit: u64, part: u64) -> u64 {
-    // What is left of the limit is for packets that nothing paces: ACKs, pings, other hosts.
-    let level = limit - limit / 4;
+pub const fn pace(rate: u64, occupancy: u64, full: u64, part: u64) -> u64 {
+    // The rest is for packets that nothing paces: ACKs, pings, other hosts.
+    let level = full - full / 6;
     let all = if occupancy <= level {
         rate.saturating_add(rate_over(level - occupancy, FILL_NS))
     } else {
         let slower = rate.saturating_sub(rate_over(occupancy - level, FILL_NS));
-        if slower > rate / 2 { slower } else { rate / 2 }
+        let least = rate - rate / 4;
+        if slower > least { slower } else { least }
     };
     let all = if all < u32::MAX as u64 { all } else { u32::MAX as u64 };
     let own = (all * part) >> 16;
@@ -61,6 +69,12 @@ pub const fn pace(rate: u64, occupancy: u64, limit: u64, part: u64) -> u64 {
 pub const fn part(share: Share) -> u64 {
     // An account has 32 bits, and there are 256.
     if share.all > share.fair { (share.fair << 16) / share.all } else { 1 << 16 }
+}
+
+/// Whether bare ACKs pass, by their account.
+#[inline]
+pub const fn beside_download(acks: u64, now: u64) -> bool {
+    balance(acks, now) >= ACKS_BYTES
 }
 
 /// One step of an average towards a sample.
@@ -106,6 +120,8 @@ pub struct Pacer {
     steadiness: Steadiness,
     swept: u64,
     part: u64,
+    /// An account of bare ACKs.
+    acks: u64,
     /// Bytes per second; 0: nothing is paced.
     pace: u64,
 }
@@ -113,8 +129,11 @@ pub struct Pacer {
 impl Pacer {
     /// A packet of a flow passed.
     #[inline]
-    pub fn on_passed(&mut self, now: Instant, flow: u32, bytes: u64) {
+    pub fn on_passed(&mut self, now: Instant, flow: u32, bytes: u64, bare: bool) {
         self.accounts.on_passed(now, flow, bytes);
+        if bare {
+            self.acks = account(balance(self.acks, now.0).saturating_add(bytes), now.0);
+        }
     }
 
     /// A report came; `rate`: of the link by it.
@@ -128,8 +147,17 @@ impl Pacer {
 
     /// After each of both: what the gate knows, and its constants.
     #[inline]
-    pub fn decide(&mut self, rate: u64, occupancy: u64, limit: u64, target_ns: u64, floor: u64) {
-        let paces = self.steadiness.paces(rate, target_ns, floor);
+    pub fn decide(
+        &mut self,
+        now: Instant,
+        rate: u64,
+        occupancy: u64,
+        limit: u64,
+        target_ns: u64,
+        floor: u64,
+    ) {
+        let paces =
+            beside_download(self.acks, now.0) && self.steadiness.paces(rate, target_ns, floor);
         self.pace = if paces { pace(rate, occupancy, limit, self.part) } else { 0 };
     }
 
@@ -146,18 +174,25 @@ mod tests {
     const MS: u64 = 1_000_000;
     const ALL: u64 = 1 << 16;
     const RATE: u64 = 250_000;
-    /// Of [`RATE`]: what drains in 20 ms.
-    const LIMIT: u64 = 5_000;
+    const FULL: u64 = 6_000;
 
     #[test]
     fn an_empty_buffer_is_filled_and_a_full_one_drains() {
-        assert_eq!(pace(RATE, 3_750, LIMIT, ALL), RATE, "at its level");
-        assert_eq!(pace(RATE, 0, LIMIT, ALL), RATE + 187_500);
-        assert_eq!(pace(RATE, LIMIT, LIMIT, ALL), RATE - 62_500);
-        assert_eq!(pace(RATE, 100 * LIMIT, LIMIT, ALL), RATE / 2, "the rate is an estimate");
-        assert_eq!(pace(RATE, 3_750, LIMIT, ALL / 4), RATE / 4);
-        assert_eq!(pace(0, LIMIT, LIMIT, ALL), LEAST, "an outage");
+        assert_eq!(pace(RATE, 5_000, FULL, ALL), RATE, "at its level");
+        assert_eq!(pace(RATE, 0, FULL, ALL), RATE + 125_000);
+        assert_eq!(pace(RATE, FULL, FULL, ALL), RATE - 25_000);
+        assert_eq!(pace(RATE, 100 * FULL, FULL, ALL), 187_500, "the rate is an estimate");
+        assert_eq!(pace(RATE, 5_000, FULL, ALL / 4), RATE / 4);
+        assert_eq!(pace(0, FULL, FULL, ALL), LEAST, "an outage");
         assert_eq!(pace(u64::MAX, 0, u64::MAX, ALL), u64::from(u32::MAX));
+    }
+
+    #[test]
+    fn bare_acks_show_a_download_for_a_moment() {
+        let acks = account(104, 0);
+        assert!(beside_download(acks, 5 * MS));
+        assert!(!beside_download(acks, 50 * MS));
+        assert!(!beside_download(account(52, 0), 0));
     }
 
     #[test]
@@ -187,10 +222,11 @@ mod tests {
             let now = Instant(ms * MS);
             let sent = pacer.pace().unwrap_or(link / 3) / 1_000;
             for flow in 0..3 {
-                pacer.on_passed(now, flow, sent);
+                pacer.on_passed(now, flow, sent, false);
             }
             let drains = (buffer + 3 * sent).min(link / 1_000);
             buffer = buffer + 3 * sent - drains;
+            pacer.on_passed(now, 3, 52, true);
             carried += if ms >= 4_000 { drains } else { 0 };
             // An empty buffer shows a lower bound only, as with `hold`.
             let sample = drains * 1_000;
@@ -200,7 +236,7 @@ mod tests {
                 rate + (sample.max(rate) - rate) / 80
             };
             pacer.on_report(now, rate);
-            pacer.decide(rate, buffer, rate / 50, 20 * MS, 1_500);
+            pacer.decide(now, rate, buffer, rate / 50, 20 * MS, 1_500);
         }
         assert!(carried > 950_000, "{carried} of 1,000,000 bytes in the last two seconds");
         assert!(buffer <= 10_000, "{buffer}");

@@ -113,11 +113,11 @@ impl Gate for QcutD {
         let (occupancy, limit) = (self.occupancy.bytes(now).0, self.bytes().0);
         let Some(pacer) = &mut self.pacer else { return };
         match *event {
-            Event::Passed { bytes, flow } => pacer.on_passed(now, flow, bytes.0),
+            Event::Passed { bytes, flow, bare } => pacer.on_passed(now, flow, bytes.0, bare),
             Event::Report { .. } => pacer.on_report(now, rate),
             Event::Completed { .. } | Event::Probe { .. } => return,
         }
-        pacer.decide(rate, occupancy, limit, self.target.0, self.floor);
+        pacer.decide(now, rate, occupancy, limit, self.target.0, self.floor);
     }
     fn limit(&self, now: Instant) -> Limit {
         if self.occupancy.silent(now, self.report_timeout) {

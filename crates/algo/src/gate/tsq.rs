@@ -103,7 +103,7 @@ mod tests {
         let now = Instant::ZERO;
         let mut passed = 0;
         while gate.open(now) {
-            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500), flow: 0 });
+            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500), flow: 0, bare: false });
             passed += 1;
         }
         // the eleventh goes while 15,000 bytes lie below, and is the last
