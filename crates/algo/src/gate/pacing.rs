@@ -161,6 +161,16 @@ impl Pacer {
         self.pace = if paces { pace(rate, occupancy, limit, self.part) } else { 0 };
     }
 
+    /// The share of a flow, in 65536ths.
+    pub fn part(&self) -> u64 {
+        self.part
+    }
+
+    /// How steady the rate is.
+    pub fn steadiness(&self) -> Steadiness {
+        self.steadiness
+    }
+
     /// The rate of each flow, bytes per second.
     pub fn pace(&self) -> Option<u64> {
         (self.pace > 0).then_some(self.pace)
