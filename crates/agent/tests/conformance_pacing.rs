@@ -55,7 +55,8 @@ fn any_stream(rng: &mut Rng) -> Vec<Step> {
     let mut now_ns = 1 + rng.below(1 << 45);
     let gap = 1 + rng.below(4_000_000);
     let (flows, acks) = (1 + rng.below(400), rng.below(20));
-    let (mut rate, jumps, spread) = (1 + rng.below(20_000_000), 100 + rng.below(4_000), rng.below(50));
+    let (mut rate, jumps, spread) =
+        (1 + rng.below(20_000_000), 100 + rng.below(4_000), rng.below(50));
     let (target_ns, floor) = (10_000_000 + rng.below(100_000_000), rng.below(6_000));
     let any = |rng: &mut Rng, below: u64| match rng.below(2_000) {
         0 => u64::from(u32::MAX),
