@@ -46,7 +46,7 @@ config! {
         patience: Duration = Duration::from_millis(1_000), Duration::from_millis(1), Duration::from_secs(60);
         /// Upper bound of the extra time while the link is idle although the estimate is not zero; 0: as published.
         slack: Duration = Duration::ZERO, Duration::ZERO, Duration::from_millis(4_000);
-        /// The device's own senders are paced, so that nothing need wait or be refused (own; not in the paper).
+        /// Beside a download the device's own senders are paced, so that nothing need wait or be refused (own; not in the paper).
         pace: bool = false;
     }
 }
