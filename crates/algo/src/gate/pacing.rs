@@ -2,7 +2,7 @@
 //! send. Integers only: the agent's eBPF program (`pacing.h`) computes the same, bit for bit.
 //!
 //! signal: the gate's estimate of the buffer, its limit and the link's rate, with each packet and each
-//! report; the fair share of a flow ([`Accounts`]); bare ACKs that pass · model: the buffer drains at the link's rate
+//! report; the fair share of a flow ([`Accounts`]); ACKs without data at the gate · model: the buffer drains at the link's rate
 //! and fills at the sum of all pacing rates. An estimate that is 100 ms old is right only while the rate is
 //! steady · action: all flows together send what brings the buffer close to its limit within [`FILL_NS`];
 //! each flow sends its share of that. Nothing is paced where the rate is not steady, where it is so low that
