@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from daemon import phone, reports
 from measured import Figures, judged
 from modem import relay, steady
 from uplink import NOTEBOOK, SERVER, STEPS, Gate, Uplink, scenario
@@ -305,6 +306,32 @@ def test_uploads_beside_a_download_are_paced_and_get_their_own_bound_back(
         assert len(set(before)) > 10, "it follows the buffer"
         assert len(set(after)) == 1
     assert {bound for _, bound in other} == {OWN}, "its packets do not come to the gate"
+
+
+@pytest.mark.parametrize("end", ["off", "killed", "both killed"])
+def test_the_daemon_s_pacing_ends_with_it(tmp_path: Path, end: str) -> None:
+    with phone(tmp_path, scenario(), "uplink.mode=gate", "uplink.pace=true") as (testbed, agent):
+        takes(testbed, "server")
+        modem = reports(testbed, tmp_path)
+        agent.serve()
+        testbed.iperf("phone", 11, "-R", "-b", "2M")
+        upload = bounds(testbed, SERVER, OWN, 10)
+        time.sleep(6)
+        assert agent.status()["cures"]["gate"]["paced"]["paced"] >= 1
+        if end == "off":
+            agent.do("off")
+        else:
+            agent.kill(supervisor=end == "both killed")
+        ended = time.time()
+        rows = shown(upload)
+        if end == "both killed":
+            agent.do("off")
+        modem.cut()
+        agent.nothing_left(5.0)
+    assert min(bound for at, bound in rows if at < ended) < OWN
+    # The supervisor is faster than a lease.
+    until_s = 2.5 if end == "both killed" else 1.0
+    assert {bound for at, bound in rows if at > ended + until_s} == {OWN}
 
 
 def test_an_upload_alone_and_one_without_the_option_are_not_paced(

@@ -40,7 +40,8 @@ static __always_inline void pacing_sample(struct pacing_steadiness *s, __u64 rat
 /* `Steadiness::paces`. Neither product overflows: rates have 32 bits, and so has a floor. */
 static __always_inline bool pacing_paces(const struct pacing_steadiness *s, __u64 rate, __u64 target_ns, __u64 floor)
 {
-	return s->deviation * PACING_DEVIATES_ONE_IN <= s->mean && qcut_drained(rate, target_ns) >= floor * PACING_FLOORS;
+	return s->mean && s->deviation * PACING_DEVIATES_ONE_IN <= s->mean &&
+	       qcut_drained(rate, target_ns) >= floor * PACING_FLOORS;
 }
 
 /* `part`. */

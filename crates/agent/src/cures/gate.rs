@@ -196,9 +196,16 @@ impl Cure for Gate {
             settings.law.pace = false;
             lines.push(format!("the gate: this host's connections are not paced: {e}"));
         }
-        let mut gate = Gate::attach_unpaced(&settings, site, journal)?;
-        (gate.pacing, gate.lines) = (pacing.ok(), lines);
-        Ok(gate)
+        match Gate::attach_unpaced(&settings, site, journal) {
+            Ok(mut gate) => {
+                (gate.pacing, gate.lines) = (pacing.ok(), lines);
+                Ok(gate)
+            }
+            Err(e) => {
+                pacing.map_or(Ok(()), |pacing| pacing.detach(journal))?;
+                Err(e)
+            }
+        }
     }
 
     fn apply(&mut self, settings: &Settings) -> Result<Applied> {

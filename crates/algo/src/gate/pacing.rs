@@ -2,11 +2,11 @@
 //! send. Integers only: the agent's eBPF program (`pacing.h`) computes the same, bit for bit.
 //!
 //! signal: the gate's estimate of the buffer, its limit and the link's rate, with each packet and each
-//! report; the fair share of a flow ([`Accounts`]); ACKs without data at the gate · model: the buffer drains at the link's rate
-//! and fills at the sum of all pacing rates. An estimate that is 100 ms old is right only while the rate is
-//! steady · action: all flows together send what brings the buffer close to its limit within [`FILL_NS`];
-//! each flow sends its share of that. Nothing is paced where the rate is not steady, where it is so low that
-//! the gate's limit is a number of packets, and where no bare ACKs pass.
+//! report; the fair share of a flow ([`Accounts`]); ACKs without data at the gate · model: the buffer drains
+//! at the link's rate and fills at the sum of all pacing rates. An estimate that is 100 ms old is right only
+//! while the rate is steady · action: all flows together send what brings the buffer close to its limit
+//! within [`FILL_NS`]; each flow sends its share of that. Nothing is paced where the rate is not steady,
+//! where it is so low that the gate's limit is a number of packets, and where no bare ACKs come.
 //!
 //! Bare ACKs show a download. Its queue delays the ACKs of an upload, which come back in trains; the
 //! upload's window then leaves in trains, too, and the gate cuts them. An upload alone has an even clock of
@@ -108,7 +108,8 @@ impl Steadiness {
 
     /// Whether flows are to be paced.
     pub const fn paces(self, rate: u64, target_ns: u64, floor: u64) -> bool {
-        self.deviation.saturating_mul(DEVIATES_ONE_IN) <= self.mean
+        self.mean > 0
+            && self.deviation.saturating_mul(DEVIATES_ONE_IN) <= self.mean
             && drained(rate, target_ns) >= floor.saturating_mul(FLOORS)
     }
 }
@@ -212,6 +213,7 @@ mod tests {
             rates.iter().cycle().take(200).fold(from, |now, rate| now.with(*rate))
         };
         assert!(!Steadiness::default().with(RATE).paces(RATE, 20 * MS, 1_500), "nothing is known");
+        assert!(!Steadiness::default().paces(0, 20 * MS, 0), "nor where the gate has no floor");
         assert!(steady(&[RATE]).paces(RATE, 20 * MS, 1_500));
         assert!(steady(&[RATE, RATE * 11 / 10]).paces(RATE, 20 * MS, 1_500));
         assert!(!steady(&[RATE, RATE * 2]).paces(RATE, 20 * MS, 1_500));
