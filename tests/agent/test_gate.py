@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from daemon import phone, reports
 from measured import Figures, judged
 from modem import relay, steady
-from uplink import SERVER, STEPS, Gate, Uplink, scenario
+from uplink import NOTEBOOK, SERVER, STEPS, Gate, Uplink, scenario
 
 CARRIED = 1.93
 """What TCP carries of 2 Mbit/s, Mbit/s: 1,448 of 1,500 bytes."""
@@ -219,6 +220,135 @@ def test_an_upload_beside_an_unlimited_download_is_not_starved(
 
     # The download is on its own for the seconds in which its queue grows.
     judged({"both": play}, {"up": (">=", 0.2 * CARRIED), "down": (">=", 0.85 * 8 * 1448 / 1500)})
+
+
+TAKES = """
+import socket, threading
+def take(one):
+    while one.recv(65536):
+        pass
+listening = socket.create_server(("", 7001))
+print("listening", flush=True)
+while True:
+    threading.Thread(target=take, args=(listening.accept()[0],), daemon=True).start()
+"""
+BOUNDED = """
+import select, socket, sys, time
+sending = socket.create_connection((sys.argv[1], 7001))
+bound = int(sys.argv[2])
+if bound:
+    sending.setsockopt(socket.SOL_SOCKET, 47, bound)
+sending.setblocking(False)
+end, shown = time.monotonic() + float(sys.argv[3]), 0
+while time.monotonic() < end:
+    if select.select([], [sending], [], 0.02)[1]:
+        sending.send(bytes(16384))
+    if time.monotonic() - shown > 0.02:
+        shown = time.monotonic()
+        print(time.time(), sending.getsockopt(socket.SOL_SOCKET, 47) & 0xffffffff, flush=True)
+"""
+"""SO_MAX_PACING_RATE is 47."""
+UNBOUNDED, OWN = 0xFFFFFFFF, 600_000
+"""No bound; the application's own, bytes per second: twice the link's rate and more."""
+
+
+def bounds(testbed: Uplink, server: str, own: int, seconds: float) -> subprocess.Popen[str]:
+    """An upload of the phone that shows the bound of its pacing rate."""
+    return testbed.start("phone", sys.executable, "-c", BOUNDED, server, str(own), str(seconds))
+
+
+def shown(upload: subprocess.Popen[str]) -> list[tuple[float, int]]:
+    """Time and bound, every 20 ms."""
+    said, errors = upload.communicate(timeout=60)
+    rows = [line.split() for line in said.splitlines()]
+    assert len(rows) > 50, errors
+    return [(float(at), int(bound)) for at, bound in rows]
+
+
+def takes(testbed: Uplink, node: str) -> None:
+    """Takes uploads at a node."""
+    program = testbed.start(node, sys.executable, "-c", TAKES)
+    assert program.stdout is not None
+    assert program.stdout.readline() == "listening\n"
+
+
+@pytest.mark.parametrize("end", ["kill", "off"])
+def test_uploads_beside_a_download_are_paced_and_get_their_own_bound_back(
+    tmp_path: Path, gate_program: str, end: str
+) -> None:
+    with Uplink(tmp_path, scenario()) as testbed:
+        takes(testbed, "server")
+        takes(testbed, "notebook")
+        gate = testbed.gate(gate_program, "pace")
+        # Its ACKs show that there is a download; it makes no queue.
+        testbed.iperf("phone", 12, "-R", "-b", "2M")
+        uploads = {own: bounds(testbed, SERVER, own, 11) for own in (0, OWN)}
+        elsewhere = bounds(testbed, NOTEBOOK, OWN, 7)
+        time.sleep(7)
+        if end == "kill":
+            gate.process.kill()
+            gate.process.wait()
+        else:
+            assert gate.off()["paced"]["paced"] >= 2
+        ended = time.time()
+        seen = {own: shown(upload) for own, upload in uploads.items()}
+        other = shown(elsewhere)
+        if end == "kill":
+            testbed.undone("phone", tmp_path / "journal.jsonl")
+    for own, rows in seen.items():
+        before = [bound for at, bound in rows if at < ended - 1]
+        # A lease lasts two seconds; then a packet has to be acknowledged.
+        after = [bound for at, bound in rows if at > ended + 2.5]
+        assert before[0] == after[0] == after[-1] == (own or UNBOUNDED)
+        # Two uploads share 2 Mbit/s.
+        assert 15_000 <= min(before) < 250_000
+        assert max(before) <= (own or UNBOUNDED), "an application's bound is an upper bound"
+        assert len(set(before)) > 10, "it follows the buffer"
+        assert len(set(after)) == 1
+    assert {bound for _, bound in other} == {OWN}, "its packets do not come to the gate"
+
+
+@pytest.mark.parametrize("end", ["off", "killed", "both killed"])
+def test_the_daemon_s_pacing_ends_with_it(tmp_path: Path, end: str) -> None:
+    with phone(tmp_path, scenario(), "uplink.mode=gate", "uplink.pace=true") as (testbed, agent):
+        takes(testbed, "server")
+        modem = reports(testbed, tmp_path)
+        agent.serve()
+        testbed.iperf("phone", 11, "-R", "-b", "2M")
+        upload = bounds(testbed, SERVER, OWN, 10)
+        time.sleep(6)
+        assert agent.status()["cures"]["gate"]["paced"]["paced"] >= 1
+        if end == "off":
+            agent.do("off")
+        else:
+            agent.kill(supervisor=end == "both killed")
+        ended = time.time()
+        rows = shown(upload)
+        if end == "both killed":
+            agent.do("off")
+        modem.cut()
+        agent.nothing_left(5.0)
+    assert min(bound for at, bound in rows if at < ended) < OWN
+    # The supervisor is faster than a lease.
+    until_s = 2.5 if end == "both killed" else 1.0
+    assert {bound for at, bound in rows if at > ended + until_s} == {OWN}
+
+
+def test_an_upload_alone_and_one_without_the_option_are_not_paced(
+    folders: Iterator[Path], gate_program: str
+) -> None:
+
+    def play(download: bool, *options: str) -> set[int]:
+        with Uplink(next(folders), scenario()) as testbed:
+            takes(testbed, "server")
+            testbed.gate(gate_program, *options)
+            if download:
+                testbed.iperf("phone", 6, "-R", "-b", "2M")
+            return {bound for _, bound in shown(bounds(testbed, SERVER, 0, 6))}
+
+    with ThreadPoolExecutor(2) as pool:
+        alone, without = pool.submit(play, False, "pace"), pool.submit(play, True)
+        assert alone.result() == without.result() == {UNBOUNDED}
 
 
 def eventually(gate: Gate, wanted: Callable[[dict[str, object]], bool]) -> bool:

@@ -13,7 +13,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # Files of crates/agent/tests; each of their tests runs programs in the kernel. By the case that runs them.
 CASES = {
-    "conformance": ("conformance", "conformance_afc", "conformance_gate", "gate_choice"),
+    "conformance": (
+        "conformance",
+        "conformance_afc",
+        "conformance_gate",
+        "conformance_pacing",
+        "gate_choice",
+    ),
     "conformance-acks": ("acks",),
 }
 FILES = tuple(name for names in CASES.values() for name in names)

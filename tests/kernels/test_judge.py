@@ -87,7 +87,7 @@ def test_a_feature_that_works_against_expectation_is_a_fault() -> None:
 
 
 def test_features_that_are_not_reported_are_a_fault() -> None:
-    assert judge.features("6.12", {"features": []}) == ["0 features reported instead of 14"]
+    assert judge.features("6.12", {"features": []}) == ["0 features reported instead of 15"]
     assert judge.features("6.12", {"failed": "no result"}) == ["features: no result"]
 
 

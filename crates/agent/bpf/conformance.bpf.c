@@ -1,11 +1,11 @@
 /* Runs the laws on recorded streams in the kernel, for comparison with the Rust side. Only tests
  * load it.
  *
- * A test writes a stream of samples into a map; law.h, qcut.h and receiving.h process it; the map
- * then has the window after each sample.
+ * A test writes a stream of samples into a map; law.h, qcut.h, pacing.h and receiving.h process it;
+ * the map then has the window after each sample.
  */
 #include "kernel.h"
-#include "qcut.h"
+#include "pacing.h"
 #include "receiving.h"
 #include <bpf/bpf_helpers.h>
 
@@ -128,6 +128,97 @@ int run_qcut(struct __sk_buff *skb)
 	if (!b)
 		return 1;
 	bpf_loop(b->steps, step_qcut, NULL, 0);
+	return 0;
+}
+
+struct pacing_step {
+	__u64 now_ns;
+	/* A packet; a report of the rate, where `bytes` is 0. */
+	__u64 bytes;
+	__u32 flow, bare;
+	__u64 rate, occupancy, full, target_ns, floor;
+	/* The results. */
+	__u64 pace, part, mean, deviation;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STREAM);
+	__type(key, __u32);
+	__type(value, struct pacing_step);
+} pacing_stream SEC(".maps");
+
+struct pacing_bench {
+	__u32 steps, done;
+	__u64 swept_ns, part, acks;
+	struct pacing_steadiness steadiness;
+	struct gate_share share;
+	__u64 accounts[GATE_FLOWS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pacing_bench);
+} pacing_bench SEC(".maps");
+
+/* As `sweep` of gate.bpf.c. */
+__noinline int sweep_pacing(__u32 i, __u64 now, __u64 rate)
+{
+	__u32 zero = 0;
+	struct pacing_bench *b = bpf_map_lookup_elem(&pacing_bench, &zero);
+
+	if (!b)
+		return 0;
+	gate_share_add(&b->share, gate_account_read(b->accounts[i % GATE_FLOWS], now));
+	if (i % GATE_FLOWS == GATE_FLOWS - 1)
+		gate_share_end_round(&b->share, rate);
+	return 0;
+}
+
+static long step_pacing(__u32 i, void *unused)
+{
+	__u32 zero = 0;
+	struct pacing_bench *b = bpf_map_lookup_elem(&pacing_bench, &zero);
+	struct pacing_step *step = bpf_map_lookup_elem(&pacing_stream, &i);
+	__u64 *account, now;
+
+	if (!b || !step)
+		return 1;
+	now = step->now_ns;
+	if (step->bytes) {
+		account = &b->accounts[step->flow % GATE_FLOWS];
+		*account = gate_account_write(law_more(gate_account_read(*account, now), step->bytes), now);
+		if (step->bare)
+			b->acks = gate_account_write(law_more(gate_account_read(b->acks, now), step->bytes), now);
+	} else if (law_less(now, b->swept_ns) >= 20000000) {
+		__builtin_memset(&b->share, 0, sizeof(b->share));
+		for (__u32 n = 0; n < (GATE_ROUNDS + 1) * GATE_FLOWS; n++)
+			sweep_pacing(n, now, step->rate);
+		b->swept_ns = now;
+		b->part = pacing_part(&b->share);
+		pacing_sample(&b->steadiness, step->rate);
+	}
+	step->pace = 0;
+	if (pacing_beside_download(b->acks, now) && pacing_paces(&b->steadiness, step->rate, step->target_ns, step->floor))
+		step->pace = pacing_pace(step->rate, step->occupancy, step->full, b->part);
+	step->part = b->part;
+	step->mean = b->steadiness.mean;
+	step->deviation = b->steadiness.deviation;
+	b->done = i + 1;
+	return 0;
+}
+
+SEC("classifier")
+int run_pacing(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	struct pacing_bench *b = bpf_map_lookup_elem(&pacing_bench, &zero);
+
+	if (!b)
+		return 1;
+	bpf_loop(b->steps, step_pacing, NULL, 0);
 	return 0;
 }
 

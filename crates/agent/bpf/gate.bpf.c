@@ -16,14 +16,20 @@
  * first estimate of the rate. The agent renews a lease; after it has
  * expired everything passes.
  *
+ * With `pace` it says at which rate sockets of this host are to be paced (pacing.h), with each packet
+ * and each report, and notes when a socket's packet came last; pacing.bpf.c sets the rate.
+ *
  * The agent finds programs and maps by their names, so these stay the same from version to version.
  *
  * Needs Linux 5.6 (global functions; spin locks, bounded loops) with BTF.
  */
 #include "kernel.h"
-#include "gate.h"
+#include "pacing.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+
+#define PACED_PINNING LIBBPF_PIN_NONE
+#include "paced.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -58,6 +64,10 @@ struct gate_state {
 	struct gate_share share;
 	/* See gate_busy, and when it was updated last. */
 	__u64 busy, busy_ns;
+	/* Pacing: the share of a flow by the last sweep, an account of bare acknowledgments, and how
+	 * steady the rate is. */
+	__u64 part, acks;
+	struct pacing_steadiness steadiness;
 	__u64 accounts[GATE_FLOWS];
 	/* When a flow was refused last, ms. */
 	__u32 refused_ms[GATE_FLOWS];
@@ -145,6 +155,22 @@ static __always_inline void update_busy(struct gate_state *s, __u64 now, __u64 o
 	s->busy_ns = now;
 }
 
+/* Says at which rate each socket of this host is to be paced: `Pacer::decide`. */
+static __always_inline void say_pace(const struct gate_state *s, const struct qcut_law *law, __u64 now, __u64 rate, __u64 occupancy,
+				     __u64 limit, bool silent)
+{
+	__u32 zero = 0;
+	struct pace *said = bpf_map_lookup_elem(&pace, &zero);
+	bool paces = !silent && pacing_beside_download(s->acks, now) &&
+		     pacing_paces(&s->steadiness, rate, law->target_ns, law->floor);
+
+	if (!said)
+		return;
+	/* A TCP flow above its fair share is refused at one and a half limits, see gate_allowed. */
+	said->rate = paces ? pacing_pace(rate, occupancy, limit + limit / 2, s->part) : 0;
+	said->at_ns = now;
+}
+
 SEC("classifier")
 int egress(struct __sk_buff *skb)
 {
@@ -153,7 +179,7 @@ int egress(struct __sk_buff *skb)
 	struct gate_state *s = bpf_map_lookup_elem(&state, &zero);
 	struct gate_counters *count = bpf_map_lookup_elem(&counters, &zero);
 	__u64 now = bpf_ktime_get_ns();
-	__u64 bytes, occupancy, limit, before, after, allowed, *account;
+	__u64 bytes, occupancy, left, limit, rate, before, after, allowed, *account;
 	bool forwarded, silent, refused_lately, open, alone = false;
 	__u32 reaction_ms = GATE_REACTION_MS;
 	__u64 longer_us = 0;
@@ -175,6 +201,12 @@ int egress(struct __sk_buff *skb)
 	if (kind == GATE_TCP && sk && (sk = bpf_sk_fullsock(sk))) {
 		struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
 
+		if (law.pace) {
+			struct paced_socket *seen = bpf_sk_storage_get(&paced, sk, 0, 0);
+
+			if (seen)
+				seen->seen_ns = now;
+		}
 		if (tp) {
 			alone = !tp->packets_out;
 			/* srtt_us is in eighths of a microsecond. */
@@ -200,10 +232,16 @@ int egress(struct __sk_buff *skb)
 	if (open) {
 		qcut_on_passed(&s->law, now, bytes);
 		*account = gate_account_write(after, now);
+		if (kind == GATE_BARE)
+			s->acks = gate_account_write(gate_account_read(s->acks, now) + bytes, now);
 	} else if (!refused_lately) {
 		*refused_ms = now_ms;
 	}
+	left = qcut_bytes(&s->law, now);
+	rate = s->law.rate;
 	bpf_spin_unlock(&s->lock);
+	if (law.pace)
+		say_pace(s, &law, now, rate, left, limit, silent);
 
 	if (!open) {
 		if (forwarded)
@@ -266,8 +304,12 @@ int report(struct __sk_buff *skb)
 		for (__u32 i = 0; i < (GATE_ROUNDS + 1) * GATE_FLOWS; i++)
 			sweep(i, now);
 		s->fair = s->share.fair - s->share.fair / 8;
+		s->part = pacing_part(&s->share);
+		pacing_sample(&s->steadiness, rate);
 		s->swept_ns = now;
 	}
+	if (law.pace)
+		say_pace(s, &law, now, rate, occupancy, limit, false);
 	v->at_ns = now;
 	v->written_ns = written;
 	v->reports++;

@@ -34,7 +34,8 @@
 /* The constants: `QcutD` after `new`. */
 struct qcut_law {
 	__u64 target_ns, slack_ns, floor, timeout_ns;
-	__u32 hold, pad;
+	/* 1: as in `Config`. */
+	__u32 hold, pace;
 };
 
 struct qcut_report {

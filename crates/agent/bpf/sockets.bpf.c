@@ -3,15 +3,18 @@
  * signal: every TCP socket, when the agent walks · model: whether the socket is in the selected
  * cgroup and has a selected destination · action: its ACKs begin to call DRWA's program (`join`,
  * repeated now and then, since another program that sets the shared word of flags can silence it);
- * it is restored (`leave`); its congestion control is changed, and changed back.
+ * it is restored (`leave`); its congestion control is changed, and changed back; it is
+ * paced no longer (`unpace`).
  *
  * A walk takes some 3 ms on a host with 262,144 hash buckets, however few sockets there are: fine
  * for a start, an end and every few seconds, not for every ACK. Needs Linux 6.12 for `join`
  * (TCP_BPF_SOCK_OPS_CB_FLAGS), 5.15 for the others (bpf_setsockopt in a walk).
  */
+#define PACED_PINNING LIBBPF_PIN_BY_NAME
 #include "receive.h"
 #include "congestion.h"
 #include "headroom.h"
+#include "paced.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -29,6 +32,7 @@ enum action {
 	LIST = 3,
 	SWITCH = 4,
 	SWITCH_BACK = 5,
+	UNPACE = 6,
 };
 
 /* The task of one walk, and its results. */
@@ -195,6 +199,27 @@ static __always_inline long change_back(struct tcp_sock *tp, struct walk_task *t
 	return 0;
 }
 
+static __always_inline long unpace(struct tcp_sock *tp, struct walk_task *t)
+{
+	struct paced_socket *s = bpf_sk_storage_get(&paced, tp, 0, 0);
+	__u32 before;
+	long failed = 0;
+
+	if (!s)
+		return 0;
+	before = s->before;
+	/* A bound that the application has set since stays. */
+	if (s->set && pacing_bound(tp) == s->set) {
+		failed = bpf_setsockopt(tp, SOL_SOCKET, SO_MAX_PACING_RATE, &before, sizeof(before));
+		t->changed += !failed;
+	}
+	if (s->flagged && (tp->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_RTT_CB_FLAG))
+		set_flags(tp, tp->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_RTT_CB_FLAG);
+	if (!failed)
+		bpf_sk_storage_delete(&paced, tp);
+	return failed;
+}
+
 static __always_inline void list(struct bpf_iter__tcp *ctx, struct tcp_sock *tp, struct sock_common *sk)
 {
 	struct receive_socket *s = bpf_sk_storage_get(&sockets, tp, 0, 0);
@@ -258,6 +283,8 @@ int walk(struct bpf_iter__tcp *ctx)
 		failed = leave(tp, t);
 	} else if (t->action == SWITCH_BACK) {
 		failed = change_back(tp, t);
+	} else if (t->action == UNPACE) {
+		failed = unpace(tp, t);
 	} else if (space_selected(tp) && in_cgroup(tp, t->cgroup, t->cgroup_level)) {
 		if (t->action == LIST)
 			list(ctx, tp, sk);

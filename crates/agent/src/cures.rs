@@ -340,6 +340,7 @@ mod tests {
                 "live-download-windows",
                 "ack-windows",
                 "gate",
+                "pacing",
                 "congestion-control",
                 "live-congestion-control",
                 "tcx",

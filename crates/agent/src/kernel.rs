@@ -251,6 +251,7 @@ impl Drop for Probing {
 pub fn load_sock_ops(bytes: &[u8], name: &'static str, pins: Option<&Path>) -> Result<Ebpf> {
     let (what, since) = match name {
         "receive" => ("the program for windows", "5.11"),
+        "pacing_sockets" => ("the program for pacing", "5.9"),
         _ => ("the program for congestion control", "5.7"),
     };
     let mut ebpf = object(bytes, pins, what, since)?;

@@ -36,7 +36,7 @@ struct Bench {
     floor: u64,
     timeout_ns: u64,
     hold: u32,
-    pad: u32,
+    pace: u32,
     steps: u32,
     done: u32,
     /// `struct qcut`, from zeroes on.
@@ -59,7 +59,7 @@ fn in_kernel(kernel: &mut streams::Bench, config: &Config, setup: &Setup, steps:
         floor: setup.mtu.0 * (config.floor - 1),
         timeout_ns: config.patience.0,
         hold: config.hold.into(),
-        pad: 0,
+        pace: 0,
         steps: steps.len() as u32,
         done: 0,
         state: [0; 22],
@@ -114,7 +114,7 @@ fn any_stream(rng: &mut Rng) -> Vec<(Instant, Event)> {
             let bytes =
                 if rng.below(1_000) == 0 { rng.next_u64() | 1 } else { 40 + rng.below(1_461) };
             held = held.saturating_add(bytes.min(1_500));
-            Event::Passed { bytes: Bytes(bytes) }
+            Event::Passed { bytes: Bytes(bytes), flow: 0, bare: false }
         };
         found.push((Instant(now), event));
     }
@@ -124,7 +124,7 @@ fn any_stream(rng: &mut Rng) -> Vec<(Instant, Event)> {
 fn as_seen_by_the_kernel((now, event): &(Instant, Event)) -> Step {
     let mut step = Step { now_ns: now.0, ..Step::default() };
     match *event {
-        Event::Passed { bytes } => step.passed = bytes.0,
+        Event::Passed { bytes, .. } => step.passed = bytes.0,
         Event::Report { at, occupancy, granted, padding } => {
             step.report = [at.0, occupancy.0, granted.0, padding.0];
             step.reported = 1;
@@ -146,6 +146,7 @@ fn every_estimate_of_any_stream_is_the_same_in_the_kernel() {
             target: Duration::from_millis(1 + rng.below(200)),
             floor: 1 + rng.below(4),
             hold: rng.below(3) > 0,
+            pace: false,
             patience: Duration::from_millis(1 + rng.below(2_000)),
             slack: Duration::from_millis(if case % 3 == 0 { 0 } else { rng.below(400) }),
         };

@@ -2,8 +2,9 @@
 
 mod made;
 
-use made::ms;
-use scenario::{Device, Firmware};
+use algo::Value;
+use made::{BACK, RECEIVER, SENDER, ms};
+use scenario::{Device, Firmware, Scenario};
 use units::Bytes;
 
 /// Most bytes that stood in the qdisc at the end of a bin.
@@ -40,4 +41,74 @@ fn a_host_without_a_qdisc_of_its_own_is_not_held_by_small_queues() {
     let free = made::data(&made::run(&s)).bytes;
     s.flows[0].sender.tsq = Some(Bytes(3_000));
     assert_eq!(made::data(&made::run(&s)).bytes, free);
+}
+
+/// CUBIC uploads of a phone whose gate is QCUT-D as the agent runs it; with a download beside them, whose
+/// queue delays their ACKs by up to a quarter of a second.
+fn uploads(mbit: f64, number: usize, download: bool, pace: bool) -> Scenario {
+    let mut s = made::path(mbit, ms(60), 1_000, 20);
+    s.links[BACK] = made::link(RECEIVER, SENDER, 8.0, ms(30), 166);
+    s.nodes[SENDER].device = Some(Device {
+        link: 0,
+        qdisc: made::algorithm!(algo::aqm, "fq_codel"),
+        gate: made::algorithm!(
+            algo::gate,
+            "qcut_d",
+            "slack" = Value::Duration(ms(150)),
+            "pace" = Value::Flag(pace)
+        ),
+        firmware: Firmware { buffer: Bytes(1_000_000), report_every: ms(5), report_delay: ms(100) },
+    });
+    s.flows = (0..number).map(|_| made::transfer(SENDER, RECEIVER, "cubic")).collect();
+    if download {
+        s.flows.push(made::transfer(RECEIVER, SENDER, "cubic"));
+    }
+    s
+}
+
+/// What each upload delivered from the eighth second on, bytes, and its recoveries in all.
+fn delivered(s: &Scenario) -> Vec<(u64, u64)> {
+    let results = made::run(s);
+    let of = |flow: usize| {
+        // Connections begin in the order of the file, and their first end sends.
+        let id = 2 * flow as u32;
+        let late = results.samples.iter().filter(|row| row.flow == id && row.t.0 >= ms(8_000).0);
+        let recoveries = results.flows.iter().find(|row| row.id == id).expect("it ran").recoveries;
+        (late.map(|row| row.delivered).sum(), recoveries)
+    };
+    (0..s.flows.len()).filter(|flow| s.flows[*flow].from == SENDER).map(of).collect()
+}
+
+#[test]
+fn a_paced_upload_beside_a_download_carries_more_and_reduces_its_window_less_often() {
+    for mbit in [2.0, 4.0] {
+        let of = |pace| delivered(&uploads(mbit, 1, true, pace))[0];
+        let ((paced, few), (unpaced, many)) = (of(true), of(false));
+        assert!(paced as f64 > 1.05 * unpaced as f64, "{mbit}: {paced} {unpaced}");
+        assert!(few * 2 <= many, "{mbit}: {few} {many}");
+        let whole = mbit * 1e6 / 8.0 * 12.0;
+        assert!(paced as f64 > 0.8 * whole, "{mbit}: {paced} of {whole}");
+    }
+}
+
+#[test]
+fn paced_uploads_of_one_host_share_evenly() {
+    let shares: Vec<u64> =
+        delivered(&uploads(4.0, 4, true, true)).iter().map(|(bytes, _)| *bytes).collect();
+    let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+    assert!(*least * 10 >= *most * 7, "{shares:?}");
+    assert!(shares.iter().sum::<u64>() as f64 > 0.8 * 4e6 / 8.0 * 12.0, "{shares:?}");
+}
+
+#[test]
+fn an_upload_alone_and_one_by_another_way_are_not_paced() {
+    let of = |pace| delivered(&uploads(4.0, 2, false, pace));
+    assert_eq!(of(true), of(false));
+    // The download's server is paced by no gate: the phone's is not on its way.
+    let down = |pace| {
+        let mut s = uploads(2.0, 1, true, pace);
+        s.flows.remove(0);
+        made::data(&made::run(&s)).bytes
+    };
+    assert_eq!(down(true), down(false));
 }

@@ -34,6 +34,9 @@ pub const SECTION: Group = group! {
     patience = "1000 ms", duration("1 ms", "60 s");
     /// Intervals in which there was nothing to send do not lower the rate.
     hold = "true", FLAG;
+    /// The gate: beside a download, connections of this host are paced at the link's rate while it is
+    /// steady, so that the gate need not refuse their packets.
+    pace = "false", FLAG;
     /// ACK-window rewriting: RTT that is allowed, in RTTmin; weight of the old rate; at once up;
     /// payload before anything is done.
     lambda = Lambda::AGENT.text, LAMBDA;
@@ -116,6 +119,7 @@ impl Shared {
             floor: at.count("floor")?,
             patience: at.duration("patience")?,
             hold: at.flag("hold")?,
+            pace: at.flag("pace")?,
         };
         let shared = Shared {
             mode: Mode::read(document)?,

@@ -12,8 +12,9 @@
 //! Needs Linux 5.6; TCX since 6.6.
 
 mod figures;
+mod pacing;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -24,7 +25,8 @@ use aya::maps::{Array, PerCpuArray};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
 
-pub use self::figures::{GateFigures, Telemetry};
+pub use self::figures::{GateFigures, PacedFigures, Telemetry};
+use self::pacing::Pacing;
 use crate::cures::attach::{self, Hook, Programs};
 use crate::cures::device::Shared as Uplink;
 pub use crate::cures::device::{From, SLACK, law};
@@ -34,8 +36,8 @@ use crate::cures::{
 };
 use crate::kernel::layouts::{GateConfig, GateCounters, GateView};
 use crate::kernel::netlink::Device;
-use crate::kernel::{self, Feature, FeatureId, objects};
-use crate::section::Document;
+use crate::kernel::{self, Feature, FeatureId, objects, socket_walk};
+use crate::section::{Document, SCOPE};
 use crate::telemetry::driver::Driver;
 use crate::telemetry::socket::Socket;
 use crate::telemetry::{Grade, Report, Source, State};
@@ -79,12 +81,14 @@ pub struct Settings {
     pub sources: Vec<From>,
     /// By clsact, also where TCX is available.
     pub clsact: bool,
+    /// The cgroup whose sockets are paced; none: all sockets.
+    pub cgroup: Option<PathBuf>,
 }
 
 impl Settings {
     /// As published, but for the slack on links whose rate jumps.
     pub fn new(device: impl Into<String>, sources: Vec<From>) -> Settings {
-        Settings { device: device.into(), law: law(), sources, clsact: false }
+        Settings { device: device.into(), law: law(), sources, clsact: false, cgroup: None }
     }
 
     fn config(&self, device: &Device) -> GateConfig {
@@ -95,7 +99,7 @@ impl Settings {
             floor: u64::from(device.mtu).saturating_mul(self.law.floor.saturating_sub(1)),
             timeout_ns: self.law.patience.0,
             hold: self.law.hold.into(),
-            pad: 0,
+            pace: self.law.pace.into(),
             lease_until_ns: 0,
             link_header: device.header,
             wait_for_rate: 0,
@@ -117,6 +121,10 @@ pub struct Gate {
     shared: Arc<Shared>,
     feeder: Option<JoinHandle<()>>,
     programs: Programs,
+    /// Where sockets are paced.
+    pacing: Option<Pacing>,
+    /// Lines for the log since the last call of `lines`.
+    lines: Vec<String>,
 }
 
 /// What the thread that carries reports shares with the daemon's.
@@ -156,7 +164,7 @@ impl Cure for Gate {
         title: "the gate",
         place: Place::Device,
         program: true,
-        features: &[&FEATURE],
+        features: &[&FEATURE, &pacing::FEATURE],
         section: None,
     };
     type Settings = Settings;
@@ -166,7 +174,9 @@ impl Cure for Gate {
         let shared = Uplink::read(document)?;
         let wanted = shared.by_reports() && !shared.shaper;
         let (sources, clsact) = (shared.sources(), shared.clsact);
-        Ok(wanted.then_some(Settings { device: String::new(), law: shared.law, sources, clsact }))
+        let cgroup = document.section(&SCOPE)?.filled("cgroup")?.map(PathBuf::from);
+        let device = String::new();
+        Ok(wanted.then_some(Settings { device, law: shared.law, sources, clsact, cgroup }))
     }
 
     fn on_device(settings: &mut Settings, device: &str) {
@@ -176,19 +186,33 @@ impl Cure for Gate {
     /// Open until the first lease. Where another agent handed over, the gate begins with what that
     /// one knew of the buffer.
     fn attach(settings: &Settings, site: &Site<'_>, journal: &mut Journal) -> Result<Gate> {
-        // Where what was left does not fit, it begins without it.
-        if let Ok(Some(gate)) = Gate::take_over(settings, &handover::folder(site.pins)) {
-            return Ok(gate);
+        let (mut settings, mut lines) = (settings.clone(), Vec::new());
+        let pacing = match settings.law.pace {
+            true => Pacing::attach(site.pins, settings.cgroup.as_deref(), journal),
+            false => return Gate::attach_unpaced(&settings, site, journal),
+        };
+        if let Err(e) = &pacing {
+            // The gate alone is better than none.
+            settings.law.pace = false;
+            lines.push(format!("the gate: this host's connections are not paced: {e}"));
         }
-        let found = attach::device(&settings.device)?;
-        let mut ebpf = load()?;
-        let device = (settings.device.as_str(), &found);
-        let programs = Programs::attach(&HOOK, &mut ebpf, device, settings.clsact, journal)?;
-        Gate::begin(settings, found, ebpf, programs)
+        match Gate::attach_unpaced(&settings, site, journal) {
+            Ok(mut gate) => {
+                (gate.pacing, gate.lines) = (pacing.ok(), lines);
+                Ok(gate)
+            }
+            Err(e) => {
+                pacing.map_or(Ok(()), |pacing| pacing.detach(journal))?;
+                Err(e)
+            }
+        }
     }
 
     fn apply(&mut self, settings: &Settings) -> Result<Applied> {
         if settings.device != self.settings.device || settings.clsact != self.settings.clsact {
+            return Ok(Applied::NeedsAttach);
+        }
+        if settings.law.pace != self.settings.law.pace || settings.cgroup != self.settings.cgroup {
             return Ok(Applied::NeedsAttach);
         }
         let elsewhere = settings.sources != self.settings.sources
@@ -240,6 +264,7 @@ impl Cure for Gate {
             refused_own: c.refused_own,
             refused_forwarded: c.refused_forwarded,
             unguarded: c.unguarded,
+            paced: self.pacing.as_ref().map(Pacing::figures).transpose()?,
         };
         Ok((figures, Vec::new()))
     }
@@ -264,22 +289,42 @@ impl Cure for Gate {
         Ok(())
     }
 
+    fn lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
+    }
+
     fn detach(mut self, journal: &mut Journal) -> Result<()> {
         self.stop_listening();
+        if let Some(pacing) = self.pacing.take() {
+            pacing.detach(journal)?;
+        }
         let mut ebpf = locked(&self.shared.ebpf);
         self.programs.detach(&mut ebpf, journal)
     }
 }
 
 impl Gate {
-    /// Takes over what another agent left below `folder`; none if it left nothing.
-    fn take_over(settings: &Settings, folder: &Path) -> Result<Option<Gate>> {
+    /// The gate's own program.
+    fn attach_unpaced(settings: &Settings, site: &Site<'_>, journal: &mut Journal) -> Result<Gate> {
+        // Where what was left does not fit, it begins without it.
+        if let Ok(Some(gate)) = Gate::take_over(settings, site.pins) {
+            return Ok(gate);
+        }
         let found = attach::device(&settings.device)?;
-        let place = folder.join(stamp(settings, &found));
+        let mut ebpf = load_with(None, paced_pins(settings, site.pins).as_deref())?;
+        let device = (settings.device.as_str(), &found);
+        let programs = Programs::attach(&HOOK, &mut ebpf, device, settings.clsact, journal)?;
+        Gate::begin(settings, found, ebpf, programs)
+    }
+
+    /// Takes over what another agent left below `pins`; none if it left nothing.
+    fn take_over(settings: &Settings, pins: &Path) -> Result<Option<Gate>> {
+        let found = attach::device(&settings.device)?;
+        let place = handover::folder(pins).join(stamp(settings, &found));
         if !place.is_dir() {
             return Ok(None);
         }
-        let mut ebpf = load_with(Some(&place))?;
+        let mut ebpf = load_with(Some(&place), paced_pins(settings, pins).as_deref())?;
         let (device, clsact) = (&settings.device, settings.clsact);
         let programs = Programs::take_over(&HOOK, &mut ebpf, device, clsact, &place)?;
         std::fs::remove_dir_all(&place).map_err(CureError::file(&place))?;
@@ -310,6 +355,8 @@ impl Gate {
             shared,
             feeder: None,
             programs,
+            pacing: None,
+            lines: Vec::new(),
         };
         gate.write()?;
         gate.listen();
@@ -352,6 +399,9 @@ impl Gate {
     }
 
     fn grant(&self, until_ns: u64) -> Result<()> {
+        if let Some(pacing) = &self.pacing {
+            pacing.grant(until_ns)?;
+        }
         self.config.as_ref().map_or(Ok(()), |held| held.grant(until_ns))
     }
 
@@ -476,16 +526,21 @@ fn stamp(settings: &Settings, found: &Device) -> String {
 
 /// Loads the object into the kernel.
 pub fn load() -> Result<Ebpf> {
-    load_with(None)
+    load_with(None, None)
 }
 
-fn load_with(handed: Option<&Path>) -> Result<Ebpf> {
+/// Where the maps are pinned that it shares with the program on sockets, if sockets are paced.
+fn paced_pins(settings: &Settings, pins: &Path) -> Option<PathBuf> {
+    settings.law.pace.then(|| socket_walk::folder(pins))
+}
+
+fn load_with(handed: Option<&Path>, paced: Option<&Path>) -> Result<Ebpf> {
     const WHAT: &str = "the gate's program";
     let mut loader = EbpfLoader::new();
-    for (name, place) in
-        HANDED.iter().zip(std::iter::repeat(handed)).filter_map(|(name, at)| Some((name, at?)))
-    {
-        loader.map_pin_path(name, place.join(name));
+    for (names, place) in [(&HANDED[..], handed), (&pacing::SHARED, paced)] {
+        for (name, place) in names.iter().zip(place.into_iter().cycle()) {
+            loader.map_pin_path(name, place.join(name));
+        }
     }
     let mut ebpf = loader.load(objects::GATE).map_err(|e| kernel::refused(WHAT, "5.6", &e))?;
     for name in ["egress", "report"] {

@@ -57,7 +57,8 @@ impl Cures {
     /// wanted, undone where not. Lines for the log.
     pub(crate) fn adopt(&mut self, config: &Config, paths: &Paths, handed: bool) -> Vec<String> {
         let folder = socket_walk::folder(&paths.pins);
-        let wanted = [config.cures.receive.is_some(), config.cures.congestion.is_some()];
+        let paced = config.cures.gate.as_ref().is_some_and(|gate| gate.law.pace);
+        let wanted = [config.cures.receive.is_some(), config.cures.congestion.is_some(), paced];
         let odd =
             LINKS.iter().zip(wanted).any(|(name, wanted)| folder.join(name).exists() && !wanted);
         let ours = Change::Sockets { pins: paths.pins.clone() };

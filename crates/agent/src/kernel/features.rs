@@ -27,6 +27,7 @@ pub enum FeatureId {
     LiveDownloadWindows,
     AckWindows,
     Gate,
+    Pacing,
     Htb,
     FqCodel,
     CongestionControl,

@@ -305,6 +305,29 @@ plain! {
         /// Connections that the kernel refused to switch.
         refused: u64,
     }
+    /// What the agent sets for pacing: `struct pacing_config` of `bpf/pacing.bpf.c`.
+    struct PacingConfig {
+        /// CLOCK_MONOTONIC; after this no socket is paced.
+        lease_until_ns: u64,
+    }
+    /// What the gate says of pacing: `struct pace` of `bpf/paced.h`.
+    struct Pace {
+        /// Of each socket, bytes per second; 0: none is paced.
+        rate: u64,
+        /// CLOCK_MONOTONIC.
+        at_ns: u64,
+    }
+    /// Counters of pacing: `struct pacing_counters` of `bpf/pacing.bpf.c`.
+    struct PacingCounters {
+        /// Connections that are watched.
+        sockets: u64,
+        /// Times that a connection began to be paced.
+        paced: u64,
+        /// Times that a bound was restored.
+        restored: u64,
+        /// Bounds that the kernel refused.
+        refused: u64,
+    }
     /// What the agent sets for the gate: `struct gate_config` of `bpf/gate.bpf.c`.
     struct GateConfig {
         /// Time that the bytes below the gate may take to drain.
@@ -317,8 +340,8 @@ plain! {
         timeout_ns: u64,
         /// 1: intervals without data are left out of the average.
         hold: u32,
-        /// Padding, always zero.
-        pad: u32,
+        /// 1: sockets of this host are paced.
+        pace: u32,
         /// CLOCK_MONOTONIC; after this everything passes.
         lease_until_ns: u64,
         /// Bytes of the link-layer header.

@@ -19,7 +19,7 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::error::{CureError, Result};
 use crate::kernel;
-use crate::kernel::layouts::{CongestionConfig, ReceiveConfig, WalkSocket, WalkTask};
+use crate::kernel::layouts::{CongestionConfig, PacingConfig, ReceiveConfig, WalkSocket, WalkTask};
 
 /// Version of the structs in `bpf/receive.h` and `bpf/congestion.h`. It is a part of the path of
 /// their pins, so that a new agent never reads the data of an older layout. A change of it loses
@@ -35,7 +35,7 @@ const LEAVE_INTERVAL: Duration = Duration::from_millis(50);
 pub const LAST_ACKS: Duration = Duration::from_millis(500);
 
 /// Names of the pinned links. A new agent looks for them, so they never change.
-pub const LINKS: [&str; 2] = ["receive", "congestion"];
+pub const LINKS: [&str; 3] = ["receive", "congestion", "pacing_sockets"];
 
 /// Directory of the pins of this layout.
 pub fn folder(pins: &Path) -> PathBuf {
@@ -56,6 +56,8 @@ pub enum Action {
     Switch = 4,
     /// Restores the congestion control.
     SwitchBack = 5,
+    /// Restores the bound of the pacing rate.
+    Unpace = 6,
 }
 
 /// Results of a walk.
@@ -95,7 +97,7 @@ impl Walker {
     /// changed.
     pub fn walk(&mut self, action: Action, scope: &Path) -> Result<Walked> {
         let (cgroup, cgroup_level) = match action {
-            Action::Leave | Action::SwitchBack => (0, 0),
+            Action::Leave | Action::SwitchBack | Action::Unpace => (0, 0),
             _ => kernel::scope(scope)?,
         };
         self.perform(WalkTask {
@@ -285,6 +287,10 @@ fn end_leases(folder: &Path) -> Result<()> {
         map.set(0, CongestionConfig::default(), 0)
             .map_err(|e| CureError::Map("choice", e.to_string()))?;
     }
+    if let Some(mut map) = pinned::<PacingConfig>(folder, "pacing") {
+        map.set(0, PacingConfig::default(), 0)
+            .map_err(|e| CureError::Map("pacing", e.to_string()))?;
+    }
     Ok(())
 }
 
@@ -297,7 +303,9 @@ pub fn give_sockets_back(pins: &Path) -> Result<Walked> {
         return Ok(Walked::default());
     };
     let mut walked = walker.leave()?;
-    walked.task.changed += walker.walk(Action::SwitchBack, Path::new(""))?.task.changed;
+    for action in [Action::SwitchBack, Action::Unpace] {
+        walked.task.changed += walker.walk(action, Path::new(""))?.task.changed;
+    }
     Ok(walked)
 }
 

@@ -18,7 +18,7 @@ use aya::programs::tc::{SchedClassifierLink, SchedClassifierLinkId};
 
 use crate::error::{CureError, Result};
 use crate::kernel::layouts::acks::AcksConfig;
-use crate::kernel::layouts::{CongestionConfig, GateConfig, ReceiveConfig};
+use crate::kernel::layouts::{CongestionConfig, GateConfig, PacingConfig, ReceiveConfig};
 use crate::kernel::socket_walk;
 use crate::kernel::whole;
 use crate::undo::lease::{self, Leased};
@@ -45,6 +45,7 @@ pub fn inherit(pins: &Path) {
     let sockets = socket_walk::folder(pins);
     renew::<ReceiveConfig>("config", &sockets.join("config"));
     renew::<CongestionConfig>("choice", &sockets.join("choice"));
+    renew::<PacingConfig>("pacing", &sockets.join("pacing"));
     for left in std::fs::read_dir(folder(pins)).into_iter().flatten().flatten() {
         let config = left.path().join("config");
         match left.file_name().to_string_lossy() {

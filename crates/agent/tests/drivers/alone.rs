@@ -16,7 +16,8 @@ pub fn run<C: Cure>(
     mut step: impl FnMut(&mut C, bool) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
     let mut journal = Journal::open(journal)?;
-    let pins = format!("/sys/fs/bpf/unbloat-{}-try", C::ABOUT.name);
+    // Several may run at once.
+    let pins = format!("/sys/fs/bpf/unbloat-{}-try-{}", C::ABOUT.name, std::process::id());
     let site = Site { pins: pins.as_ref(), lifted: false, until_ns: now_ns() + 2_000_000_000 };
     let mut cure = C::attach(settings, &site, &mut journal)?;
     cure.renew(site.until_ns)?;

@@ -1,6 +1,6 @@
 //! Test driver: the gate alone, without the daemon. It runs until its input ends.
 //!
-//! `gate DEVICE [socket=PATH | driver]… [target_ms=20] [slack_ms=150] [patience_ms=1000] [clsact]
+//! `gate DEVICE [socket=PATH | driver]… [target_ms=20] [slack_ms=150] [patience_ms=1000] [clsact] [pace]
 //! [journal=PATH] [lease=no]`. It prints a line of JSON twice a second. `lease=no` never renews the
 //! lease after the first one. `tests/agent` runs it on testbeds.
 
@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 settings.law.patience = units::Duration::from_millis(ms.parse()?)
             }
             ("clsact", _) => settings.clsact = true,
+            ("pace", _) => settings.law.pace = true,
             ("journal", path) => journal = path.into(),
             ("lease", "no") => renewing = false,
             _ => return Err(format!("unknown argument {argument}").into()),

@@ -202,7 +202,7 @@ fn clamped(config: &Config, rate: f64) -> f64 {
 impl Gate for Autorate {
     fn on_event(&mut self, now: Instant, event: &Event) {
         match *event {
-            Event::Passed { bytes } => self.next = self.next.max(now) + bytes / self.bps(),
+            Event::Passed { bytes, .. } => self.next = self.next.max(now) + bytes / self.bps(),
             Event::Probe { delay, moved, span } => {
                 self.measure(moved, span);
                 self.on_probe(now, delay.as_millis_f64());
@@ -310,7 +310,7 @@ mod tests {
         let mut now = Instant(1);
         for _ in 0..100 {
             assert!(gate.open(now));
-            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500) });
+            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500), flow: 0, bare: false });
             assert!(!gate.open(now));
             now = gate.next_wakeup(now).expect("a closed shaper says when it opens");
         }

@@ -121,7 +121,7 @@ impl Bql {
 impl Gate for Bql {
     fn on_event(&mut self, now: Instant, event: &Event) {
         match *event {
-            Event::Passed { bytes } => {
+            Event::Passed { bytes, .. } => {
                 self.last_obj_cnt = bytes.0;
                 self.num_queued = self.num_queued.saturating_add(bytes.0);
             }
@@ -156,7 +156,7 @@ mod tests {
     fn fill(gate: &mut Bql, now: Instant) -> u64 {
         let mut packets = 0;
         while gate.open(now) {
-            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500) });
+            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500), flow: 0, bare: false });
             packets += 1;
         }
         packets

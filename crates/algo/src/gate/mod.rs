@@ -8,15 +8,18 @@
 
 use units::{Bytes, Duration, Instant, Rate};
 
+mod accounts;
 pub mod autorate;
 pub mod bql;
 pub mod none;
 mod occupancy;
+pub mod pacing;
 pub mod qcut_b;
 pub mod qcut_d;
 mod slack;
 pub mod tsq;
 
+pub use accounts::{Accounts, FLOWS, Share, account, balance, share};
 pub use occupancy::{Occupancy, RING, averaged, drained, occupancy_at, rate_over, remaining};
 pub use slack::Slack;
 
@@ -40,6 +43,10 @@ pub enum Event {
     Passed {
         /// Its length on the IP layer.
         bytes: Bytes,
+        /// Hash of its flow.
+        flow: u32,
+        /// A TCP acknowledgment without data.
+        bare: bool,
     },
     /// The device reports packets that left it (BQL's `dql_completed`): exact and immediate.
     Completed {
@@ -102,6 +109,10 @@ pub trait Gate {
     fn open(&self, now: Instant) -> bool;
     /// When a closed gate opens without a further event.
     fn next_wakeup(&self, now: Instant) -> Option<Instant>;
+    /// The rate at which the sockets of this host are to be paced, each; `None`: they are not.
+    fn pace(&self, _now: Instant) -> Option<Rate> {
+        None
+    }
     /// Interval of the probes that the law needs; `None`: it needs none.
     fn probe_every(&self) -> Option<Duration> {
         None
@@ -127,6 +138,7 @@ family! {
         limit(now: Instant) -> Limit;
         open(now: Instant) -> bool;
         next_wakeup(now: Instant) -> Option<Instant>;
+        pace(now: Instant) -> Option<Rate>;
         probe_every() -> Option<Duration>;
         state(now: Instant) -> State;
     }

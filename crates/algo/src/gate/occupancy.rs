@@ -123,7 +123,7 @@ impl Occupancy {
     #[inline]
     pub fn on_event(&mut self, now: Instant, event: &Event) {
         match *event {
-            Event::Passed { bytes } => self.on_passed(now, bytes),
+            Event::Passed { bytes, .. } => self.on_passed(now, bytes),
             Event::Report { at, occupancy, granted, padding } => {
                 self.on_report(now, at, occupancy, granted, padding);
             }

@@ -18,9 +18,12 @@
 //!   rule assumes that a rate lasts as long as its reports are old. Recorded LTE uplinks change their
 //!   rate by factors within 100 ms; a buffer of 20 ms at the average rate is empty at every peak,
 //!   which costs up to two thirds of the throughput.
+//! - `pace`, off by default, paces the device's own senders ([`Pacer`]), so that nothing of theirs waits
+//!   above the gate or is refused there.
 
-use units::{Bytes, Duration, Instant};
+use units::{Bytes, Duration, Instant, Rate};
 
+use super::pacing::Pacer;
 use super::{Event, Gate, Limit, Occupancy, Setup, Slack, State, drained};
 
 /// Name in the table.
@@ -43,6 +46,8 @@ config! {
         patience: Duration = Duration::from_millis(1_000), Duration::from_millis(1), Duration::from_secs(60);
         /// Upper bound of the extra time while the link is idle although the estimate is not zero; 0: as published.
         slack: Duration = Duration::ZERO, Duration::ZERO, Duration::from_millis(4_000);
+        /// Beside a download the device's own senders are paced, so that nothing need wait or be refused (own; not in the paper).
+        pace: bool = false;
     }
 }
 
@@ -70,6 +75,8 @@ pub struct QcutD {
     floor: u64,
     report_timeout: Duration,
     occupancy: Occupancy,
+    /// Where senders are paced.
+    pacer: Option<Pacer>,
 }
 
 impl QcutD {
@@ -85,6 +92,7 @@ impl QcutD {
                 config.hold,
                 Slack::new(config.slack.0, floor.saturating_mul(3) / 2),
             ),
+            pacer: config.pace.then(Pacer::default),
         }
     }
 
@@ -98,6 +106,18 @@ impl QcutD {
 impl Gate for QcutD {
     fn on_event(&mut self, now: Instant, event: &Event) {
         self.occupancy.on_event(now, event);
+        if self.pacer.is_none() {
+            return;
+        }
+        let rate = self.occupancy.bytes_per_second().unwrap_or(0);
+        let (occupancy, limit) = (self.occupancy.bytes(now).0, self.bytes().0);
+        let Some(pacer) = &mut self.pacer else { return };
+        match *event {
+            Event::Passed { bytes, flow, bare } => pacer.on_passed(now, flow, bytes.0, bare),
+            Event::Report { .. } => pacer.on_report(now, rate),
+            Event::Completed { .. } | Event::Probe { .. } => return,
+        }
+        pacer.decide(now, rate, occupancy, limit, self.target.0, self.floor);
     }
     fn limit(&self, now: Instant) -> Limit {
         if self.occupancy.silent(now, self.report_timeout) {
@@ -111,6 +131,11 @@ impl Gate for QcutD {
     }
     fn next_wakeup(&self, now: Instant) -> Option<Instant> {
         if self.open(now) { None } else { self.occupancy.opens(self.bytes(), self.report_timeout) }
+    }
+    fn pace(&self, now: Instant) -> Option<Rate> {
+        let silent = self.occupancy.silent(now, self.report_timeout);
+        let pacer = self.pacer.as_ref().filter(|_| !silent)?;
+        pacer.pace().map(|rate| Rate(8 * rate))
     }
     fn state(&self, now: Instant) -> State {
         State {

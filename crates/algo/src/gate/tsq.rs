@@ -61,7 +61,7 @@ impl Tsq {
 impl Gate for Tsq {
     fn on_event(&mut self, _now: Instant, event: &Event) {
         match *event {
-            Event::Passed { bytes } => self.below += bytes,
+            Event::Passed { bytes, .. } => self.below += bytes,
             Event::Completed { bytes } => self.below = self.below - bytes,
             Event::Report { .. } | Event::Probe { .. } => {}
         }
@@ -103,7 +103,7 @@ mod tests {
         let now = Instant::ZERO;
         let mut passed = 0;
         while gate.open(now) {
-            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500) });
+            gate.on_event(now, &Event::Passed { bytes: Bytes(1_500), flow: 0, bare: false });
             passed += 1;
         }
         // the eleventh goes while 15,000 bytes lie below, and is the last

@@ -21,6 +21,10 @@ use crate::{Packet, Rng};
 pub use queue::Queue;
 pub use rows::{QueueRow, StageRow};
 
+/// Largest TCP acknowledgment without data: an IPv4 header, and a TCP header with all options that it can
+/// have. A packet here has no headers to look at; a ping is larger.
+const BARE_BYTES: u32 = 80;
+
 /// The modem's buffer below the operating system, and what it reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Firmware {
@@ -330,7 +334,14 @@ impl Port {
                 break;
             };
             let bytes = u64::from(packet.bytes);
-            device.gate.on_event(now, &Event::Passed { bytes: Bytes(bytes) });
+            device.gate.on_event(
+                now,
+                &Event::Passed {
+                    bytes: Bytes(bytes),
+                    flow: packet.flow_hash,
+                    bare: packet.bytes <= BARE_BYTES,
+                },
+            );
             device.firmware_bytes += bytes;
             device.firmware.push_back((packet, now));
             self.link.medium.on_backlog(now, Bytes(device.firmware_bytes));

@@ -90,7 +90,7 @@ fn play(name: &str, gate: &mut AnyGate, ops: &[Op]) -> Instant {
     for op in ops {
         match *op {
             Op::Pass(bytes) if gate.open(now) => {
-                gate.on_event(now, &Event::Passed { bytes: Bytes(bytes) })
+                gate.on_event(now, &Event::Passed { bytes: Bytes(bytes), flow: 0, bare: false })
             }
             Op::Pass(_) => {}
             Op::Complete(bytes) => gate.on_event(now, &Event::Completed { bytes: Bytes(bytes) }),

@@ -210,7 +210,7 @@ fn qcut_d_allows_twenty_milliseconds_of_the_rate_or_two_packets() {
     assert_eq!(gate.limit(now), Limit::Bytes(Bytes(20_000)));
     let mut passed = 0;
     while gate.open(now) {
-        gate.on_event(now, &Event::Passed { bytes: Bytes(1_500) });
+        gate.on_event(now, &Event::Passed { bytes: Bytes(1_500), flow: 0, bare: false });
         passed += 1;
     }
     // B ≤ 20,000 lets the fourteenth pass at 19,500, and no more: T_F = 21 ms.

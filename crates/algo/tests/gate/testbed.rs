@@ -107,7 +107,8 @@ impl Testbed {
                 && self.gate.open(self.now)
             {
                 self.fifo.push_back(self.now);
-                self.gate.on_event(self.now, &Event::Passed { bytes: PACKET });
+                self.gate
+                    .on_event(self.now, &Event::Passed { bytes: PACKET, flow: 0, bare: false });
                 self.link.on_backlog(self.now, self.buffered());
                 self.ask.get_or_insert(self.now);
             }

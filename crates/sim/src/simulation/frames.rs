@@ -11,6 +11,7 @@ use crate::frame::{Frame, Kind};
 use crate::record::EventRow;
 use crate::tcp::SendLimit;
 use crate::wire::WireParameters;
+use algo::gate::Gate;
 use algo::port::{Loss, Outcome, Passage, Port};
 
 impl<T: Tap> Simulation<'_, T> {
@@ -296,6 +297,12 @@ impl<T: Tap> Simulation<'_, T> {
         c.packets += 1;
         c.bytes += u64::from(frame.bytes);
         let side = frame.side ^ 1;
+        // The port by which this side sends, as its last frame came back: that of its node's device.
+        if let Some(device) = self.scenario.nodes[c.nodes[usize::from(side)]].device.as_ref()
+            && let Some(device) = &self.ports[device.link].device
+        {
+            c.ends[usize::from(side)].sender.pace(device.gate.pace(now));
+        }
         let mut out = std::mem::take(&mut self.out);
         let app_events = c.ends[usize::from(side)].on_frame(now, frame, &mut out);
         if frame.payload() > 0 {

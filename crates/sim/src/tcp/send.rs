@@ -24,7 +24,7 @@ mod transmit;
 use algo::Rng;
 use algo::cc::{Ack, Cc, CongestionControl, Recovery};
 use algo::rwnd::afc;
-use units::{Bytes, DelayedAcks, Delays, Duration, Instant};
+use units::{Bytes, DelayedAcks, Delays, Duration, Instant, Rate};
 
 use super::prr::Prr;
 use super::rto::Rto;
@@ -176,6 +176,8 @@ pub struct Sender {
     persist_at: Option<Instant>,
     persist_backoff: u32,
     next_send: Instant,
+    /// Upper bound of the pacing rate (Linux `sk_max_pacing_rate`).
+    max_pacing: Option<Rate>,
     pacing_wait: Option<Instant>,
     /// End of a tail-loss probe that is not answered yet, and whether it was a retransmission.
     probe: Option<(u64, bool)>,
@@ -263,6 +265,7 @@ impl Sender {
             persist_at: None,
             persist_backoff: 0,
             next_send: Instant::ZERO,
+            max_pacing: None,
             pacing_wait: None,
             probe: None,
             frto: None,
@@ -291,6 +294,13 @@ impl Sender {
     pub fn in_flight(&self) -> u64 {
         let out = (self.nxt - self.una) + self.board.retransmitted;
         out.saturating_sub(self.board.sacked + self.board.lost + self.dup_bytes)
+    }
+
+    /// SO_MAX_PACING_RATE. A socket that has been paced once stays paced by its own rate, without a bound
+    /// (Linux `SK_PACING_NEEDED`).
+    pub fn pace(&mut self, most: Option<Rate>) {
+        self.max_pacing = most;
+        self.settings.pacing |= most.is_some();
     }
 
     /// The window that the peer advertised last.

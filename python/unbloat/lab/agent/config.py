@@ -61,7 +61,8 @@ class Cure:
             if law
         ]
         if self.gate is not None:
-            words.append(f"a gate of {self.gate['target'] * 1000:g} ms")
+            paced = ", its own connections paced" if self.gate.get("pace") else ""
+            words.append(f"a gate of {self.gate['target'] * 1000:g} ms{paced}")
         return words
 
 
@@ -238,6 +239,7 @@ def uplink_section(cure: Cure, telemetry: Path | None) -> list[str]:
             floor=gate["floor"],
             patience=seconds(gate["patience"]),
             hold=gate["hold"],
+            pace=gate.get("pace", False),
         )
     if cure.acks is not None:
         keys = some(law_keys(cure.acks), *FORWARDED)

@@ -64,6 +64,21 @@ pub struct GateFigures {
     pub(super) refused_own: u64,
     pub(super) refused_forwarded: u64,
     pub(super) unguarded: u64,
+    pub(super) paced: Option<PacedFigures>,
+}
+
+/// Counters of pacing.
+#[derive(Clone, Debug, Serialize)]
+pub struct PacedFigures {
+    /// The rate of each connection now; 0: none is paced.
+    pub(super) rate_bps: u64,
+    /// Connections that are watched.
+    pub(super) connections: u64,
+    /// Times that one of them began to be paced, and was no longer.
+    pub(super) paced: u64,
+    pub(super) restored: u64,
+    /// Bounds that the kernel refused.
+    pub(super) refused: u64,
 }
 
 impl GateFigures {
@@ -94,6 +109,13 @@ impl GateFigures {
             refused_own: 1,
             refused_forwarded: 1,
             unguarded: 1,
+            paced: Some(PacedFigures {
+                rate_bps: 2_000_000,
+                connections: 1,
+                paced: 1,
+                restored: 1,
+                refused: 1,
+            }),
         }
     }
 }
@@ -121,6 +143,10 @@ families! {
     FAIR = gauge("unbloat_gate_fair_bytes", "bytes", "One flow's fair part of them.");
     DELAY = gauge("unbloat_gate_delay_seconds", "seconds",
         "How long what lies there takes to drain.");
+    PACED = counter("unbloat_gate_paced_connections", "",
+        "Times that a connection of this host began to be paced.");
+    PACED_RATE = gauge("unbloat_gate_paced_rate_bytes_per_second", "bytes_per_second",
+        "The rate at which each connection of this host is paced; 0: none is.");
     RATE = gauge("unbloat_gate_rate_bytes_per_second", "bytes_per_second",
         "The uplink's rate, as the gate reckons.");
 }
@@ -140,8 +166,14 @@ impl Figures for GateFigures {
             ),
             (bytes, None) => format!("{:.1} KB wait in the {below}", bytes as f64 / 1e3),
         };
+        let paced = match &self.paced {
+            Some(paced) if paced.rate_bps > 0 => {
+                format!("; connections are paced at {:.2} Mbit/s", paced.rate_bps as f64 / 1e6)
+            }
+            _ => String::new(),
+        };
         format!(
-            "{waits}; refused {} packets of this host, {} of others",
+            "{waits}; refused {} packets of this host, {} of others{paced}",
             self.refused_own, self.refused_forwarded
         )
     }
@@ -164,6 +196,10 @@ impl Figures for GateFigures {
             count(FAIR, &[], self.fair_bytes),
         ];
         samples.extend(self.delay_ms.map(|ms| value(DELAY, &[], ms * 1e-3)));
+        if let Some(paced) = &self.paced {
+            samples.push(count(PACED, &[], paced.paced));
+            samples.push(value(PACED_RATE, &[], paced.rate_bps as f64 / 8.0));
+        }
         samples.push(value(RATE, &[], self.rate_bps as f64 / 8.0));
         samples
     }

@@ -177,7 +177,7 @@ impl Sender {
         } else {
             None
         };
-        [asked, burst, own].into_iter().flatten().min().filter(|r| r.0 > 0)
+        [asked, burst, own, self.max_pacing].into_iter().flatten().min().filter(|r| r.0 > 0)
     }
 
     /// RFC 5681 section 4.1: after idleness longer than an RTO the window is no longer known to be
