@@ -277,7 +277,7 @@ pub fn window_law() -> drwa::Config {
     drwa::Config {
         form: drwa::Form::Agent,
         lambda: Lambda::AGENT.default,
-        lambda_min: Some(LEAST),
+        lambda_min: Some(MIN_LAMBDA),
         alpha: 8,
         quick: true,
         fair: true,
@@ -305,9 +305,9 @@ impl Lambda {
 
 /// The smallest λ: the queue of a steady link. With 1.1875 the windows of two of seven recorded links
 /// shrank until they carried 80 and 61 % (docs/window-law.md).
-const LEAST: f64 = 1.25;
+const MIN_LAMBDA: f64 = 1.25;
 /// The same, as the configuration writes it.
-const LEAST_TEXT: &str = "1.25";
+const MIN_LAMBDA_TEXT: &str = "1.25";
 /// Range of λ in the configuration; a sixteenth is its unit.
 const LAMBDA: Form = form::number("1", "16");
 /// Weight of the old value in a window law's average; below one, or it would learn nothing.

@@ -221,7 +221,12 @@ BOTH_WAYS: tuple[BothWays, ...] = tuple(
     for name, gate, acks, receive in (
         ("nothing", "", "", ""),
         ("gate", GATE, "", law("agent", LARGEST["down"], ADAPTIVE)),
-        ("ACKs", "", law("agent", LARGEST["up"], ADAPTIVE), law("agent", LARGEST["down"], ADAPTIVE)),
+        (
+            "ACKs",
+            "",
+            law("agent", LARGEST["up"], ADAPTIVE),
+            law("agent", LARGEST["down"], ADAPTIVE),
+        ),
     )
     for download in (False, True)
 )

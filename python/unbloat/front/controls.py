@@ -49,7 +49,9 @@ class Control:
 
 def law(form: str, factor: float, more: str = "") -> str:
     """The window law with the agent's constants; `factor` is λ."""
-    return f'{{ kind = "drwa", form = "{form}", alpha = 8, quick = true, lambda = {factor:g}{more} }}'
+    return (
+        f'{{ kind = "drwa", form = "{form}", alpha = 8, quick = true, lambda = {factor:g}{more} }}'
+    )
 
 
 ADAPTIVE = ", lambda_min = 1.25, fair = true"

@@ -31,8 +31,8 @@ use crate::cures::figures::{
 };
 use crate::cures::receive::taken;
 use crate::cures::{
-    AVERAGE, About, Applied, Cure, CureError, Extent, Figures, FlowStatus, LAMBDA, LEAST_TEXT,
-    Lambda, Lifted, Place, Result, Site, address, now_ns, read_law, window_law,
+    AVERAGE, About, Applied, Cure, CureError, Extent, Figures, FlowStatus, LAMBDA, Lambda, Lifted,
+    MIN_LAMBDA_TEXT, Place, Result, Site, address, now_ns, read_law, window_law,
 };
 use crate::kernel::layouts::DrwaLaw;
 use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlacePath};
@@ -69,7 +69,7 @@ const SECTION: Group = group! {
     [forward]
     enabled = "false", FLAG;
     lambda = Lambda::AGENT.text, LAMBDA;
-    lambda_min = LEAST_TEXT, LAMBDA;
+    lambda_min = MIN_LAMBDA_TEXT, LAMBDA;
     average = "0.5", AVERAGE;
     quick = "true", FLAG;
     /// Flows through this host in one direction get equal rates, whatever their RTTs.

@@ -8,7 +8,7 @@ use algo::gate::qcut_d;
 use settings::form::{FLAG, choice, count, duration};
 use settings::{Form, Group, Result, group};
 
-use super::{AVERAGE, LAMBDA, LEAST_TEXT, Lambda};
+use super::{AVERAGE, LAMBDA, Lambda, MIN_LAMBDA_TEXT};
 use crate::section::Document;
 
 /// What controls uploads, and how.
@@ -40,7 +40,7 @@ pub const SECTION: Group = group! {
     /// ACK-window rewriting: RTT that is allowed, in RTTmin; weight of the old rate; at once up;
     /// payload before anything is done.
     lambda = Lambda::AGENT.text, LAMBDA;
-    lambda_min = LEAST_TEXT, LAMBDA;
+    lambda_min = MIN_LAMBDA_TEXT, LAMBDA;
     average = "0.5", AVERAGE;
     quick = "true", FLAG;
     /// Flows of this host in one direction get equal rates, whatever their RTTs.

@@ -55,11 +55,7 @@ class Cure:
             (self.acks, "windows on ACKs of its uploads"),
             (self.forward, "windows on ACKs of forwarded downloads"),
         ]
-        words = [
-            f"{what} (λ {law['lambda']:g}, {law['form']})"
-            for law, what in parts
-            if law
-        ]
+        words = [f"{what} (λ {law['lambda']:g}, {law['form']})" for law, what in parts if law]
         if self.gate is not None:
             paced = ", its own connections paced" if self.gate.get("pace") else ""
             words.append(f"a gate of {self.gate['target'] * 1000:g} ms{paced}")

@@ -10,7 +10,9 @@ use algo::rwnd::drwa::{Config as Law, Form};
 use units::Bytes;
 
 use super::headroom;
-use crate::cures::{AVERAGE, LAMBDA, LEAST_TEXT, Lambda, Prefix, Result, read_law, window_law};
+use crate::cures::{
+    AVERAGE, LAMBDA, Lambda, MIN_LAMBDA_TEXT, Prefix, Result, read_law, window_law,
+};
 use crate::kernel;
 use crate::kernel::layouts::{DrwaLaw, ReceiveConfig};
 use crate::section::{Document, SCOPE};
@@ -24,7 +26,7 @@ pub(super) const SECTION: Group = group! {
     /// RTT that is allowed, in RTTmin: 1.5 for low delay, 3 for links whose rate changes much.
     lambda = Lambda::AGENT.text, LAMBDA;
     /// The smallest λ: it adapts to how much the path varies, between this and `lambda`.
-    lambda_min = LEAST_TEXT, LAMBDA;
+    lambda_min = MIN_LAMBDA_TEXT, LAMBDA;
     /// "rate" averages the rate, "paper" the window, as the paper does.
     form = "rate", choice(&["rate", "paper"]);
     /// Weight of the old value in the average.
