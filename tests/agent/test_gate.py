@@ -341,10 +341,13 @@ def test_an_upload_alone_and_one_without_the_option_are_not_paced(
     def play(download: bool, *options: str) -> set[int]:
         with Uplink(next(folders), scenario()) as testbed:
             takes(testbed, "server")
-            testbed.gate(gate_program, *options)
+            gate = testbed.gate(gate_program, *options)
             if download:
                 testbed.iperf("phone", 6, "-R", "-b", "2M")
-            return {bound for _, bound in shown(bounds(testbed, SERVER, 0, 6))}
+            found = {bound for _, bound in shown(bounds(testbed, SERVER, 0, 6))}
+            # Its pins are removed.
+            gate.off()
+            return found
 
     with ThreadPoolExecutor(2) as pool:
         alone, without = pool.submit(play, False, "pace"), pool.submit(play, True)
