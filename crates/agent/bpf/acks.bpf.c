@@ -81,10 +81,6 @@ static __always_inline void upload_resumes(struct flow *f, const struct acks_con
 		direction_resumes(d, c, now);
 }
 
-/* Flags of a sample: it belongs to an upload; a round trip has just ended; the flow has timestamps.
- */
-enum { SAMPLE_UP = 1, SAMPLE_RTT = 2, SAMPLE_STAMP = 4 };
-
 /* The law's constants in bytes of this flow's segments. */
 static __always_inline void law_of(struct drwa_law *law, const struct flow *f, const struct acks_config *c, bool up)
 {
@@ -96,17 +92,38 @@ static __always_inline void law_of(struct drwa_law *law, const struct flow *f, c
 	law->mss = mss;
 }
 
-/* The target window of a direction after a sample of its law. */
-static __always_inline int take_window(struct flow *f, struct acks_config *c, bool up, __u64 now)
+/* Flags of a sample: it belongs to an upload; a round trip has just ended; the flow has timestamps.
+ */
+enum { SAMPLE_UP = 1, SAMPLE_RTT = 2, SAMPLE_STAMP = 4 };
+/* Its outcome: the law took it; with it a round has ended. */
+enum { SAMPLE_TAKEN = 1, ROUND_ENDED = 2 };
+
+/* A round of the law has ended: what is known of the opposite direction's queue. */
+static __always_inline int take_round(struct flow *f, struct acks_config *c, __u32 flags, __u64 now)
 {
+	bool up = flags & SAMPLE_UP;
+	struct direction *d = up ? &f->up : &f->down;
+
+	opposite_round(&d->opposite, up ? &c->up : &c->down, &d->law, now, d->passed, up);
+	d->law.beside_us = d->opposite.mean_us;
+	return 0;
+}
+
+/* The target window of a direction after a sample of its law. */
+static __always_inline int take_window(struct flow *f, struct acks_config *c, __u32 flags, __u64 now)
+{
+	bool up = flags & SAMPLE_UP;
+	const struct drwa_law *set = up ? &c->up : &c->down;
 	struct direction *d = up ? &f->up : &f->down;
 	struct share share = {};
-	struct drwa_law law;
+	/* Only what a window needs of the law, so that it stays in registers: the stack is short. */
+	struct drwa_law law = { .max = set->max, .fair = set->fair, .mss = law_min(f->mss_out, f->mss_in) };
 
 	/* Until the first round has ended the window passes unchanged. */
 	if (!d->law.rtt_us)
 		return 0;
-	law_of(&law, f, c, up);
+	law.floor = law_min(law_max(c->floor_segments * law.mss, 1), law.max);
+	law.increment = c->increment_segments * law.mss;
 	if (law.fair) {
 		__u32 which = up;
 		struct shares *all = bpf_map_lookup_elem(&shares, &which);
@@ -124,22 +141,38 @@ static __always_inline int take_window(struct flow *f, struct acks_config *c, bo
 	return 0;
 }
 
-/* Verified alone, as direction_sample is: together they have too many paths. */
+/* Each is verified alone, as direction_sample is: together they have too many paths. */
 #ifdef ONLY_NUMBERS
-__attribute__((noinline)) int decide_window_alone(__u32 up, __u64 now)
+__attribute__((noinline)) int end_round_alone(__u32 flags, __u64 now)
 {
 	struct scratch *at = scratch_now();
 	__u32 zero = 0;
 	struct acks_config *c = bpf_map_lookup_elem(&config, &zero);
 	struct flow *f = at ? bpf_map_lookup_elem(&flows, &at->key) : NULL;
 
-	return f && c ? take_window(f, c, up, now) : 0;
+	return f && c ? take_round(f, c, flags, now) : 0;
 }
-#define decide_window(f, c, up, now) decide_window_alone(up, now)
-#else
-__attribute__((noinline)) int decide_window(struct flow *f, struct acks_config *c, __u32 up, __u64 now)
+#define end_round(f, c, flags, now) end_round_alone(flags, now)
+
+__attribute__((noinline)) int decide_window_alone(__u32 flags, __u64 now)
 {
-	return f && c ? take_window(f, c, up, now) : 0;
+	struct scratch *at = scratch_now();
+	__u32 zero = 0;
+	struct acks_config *c = bpf_map_lookup_elem(&config, &zero);
+	struct flow *f = at ? bpf_map_lookup_elem(&flows, &at->key) : NULL;
+
+	return f && c ? take_window(f, c, flags, now) : 0;
+}
+#define decide_window(f, c, flags, now) decide_window_alone(flags, now)
+#else
+__attribute__((noinline)) int end_round(struct flow *f, struct acks_config *c, __u32 flags, __u64 now)
+{
+	return f && c ? take_round(f, c, flags, now) : 0;
+}
+
+__attribute__((noinline)) int decide_window(struct flow *f, struct acks_config *c, __u32 flags, __u64 now)
+{
+	return f && c ? take_window(f, c, flags, now) : 0;
 }
 #endif
 
@@ -218,11 +251,6 @@ static __always_inline int take_sample(struct flow *f, struct acks_config *c, __
 		count->samples++;
 		count->decisions += begun != d->law.begun_ns;
 	}
-	if (begun != d->law.begun_ns) {
-		opposite_round(&d->opposite, &law, &d->law, now, d->passed, up);
-		d->law.beside_us = d->opposite.mean_us;
-	}
-	decide_window(f, c, up, now);
 	/* Only tests set `tracing`. */
 	if (c->tracing) {
 		__u32 *n = bpf_map_lookup_elem(&traces, &zero);
@@ -235,13 +263,11 @@ static __always_inline int take_sample(struct flow *f, struct acks_config *c, __
 			t->window = d->law.window;
 			t->up = up;
 			t->begins = begins;
-			t->opposite_us = d->opposite.added_us;
-			t->target = d->target;
 			t->law = law;
 			__sync_fetch_and_add(n, 1);
 		}
 	}
-	return 0;
+	return SAMPLE_TAKEN | (begun != d->law.begun_ns ? ROUND_ENDED : 0);
 }
 
 /* See segment.h for both forms. */
@@ -533,6 +559,31 @@ static __always_inline __u32 segment_payload(const struct flow *f, bool stamped)
 	return law_less(law_min(f->mss_out, f->mss_in), stamped ? TIMESTAMP_BYTES : 0);
 }
 
+/* A sample for the law of a direction, then its window. Not nested, since all frames share 512 bytes
+ * of stack. */
+static __always_inline void direction_step(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
+{
+	int outcome = direction_sample(f, c, upto, flags, now);
+	__u32 zero = 0, last, *n;
+	struct direction *d;
+	struct traced *t;
+
+	if (outcome & ROUND_ENDED)
+		end_round(f, c, flags, now);
+	if (outcome & SAMPLE_TAKEN)
+		decide_window(f, c, flags, now);
+	if (!c->tracing || !(outcome & SAMPLE_TAKEN))
+		return;
+	n = bpf_map_lookup_elem(&traces, &zero);
+	last = n ? *n - 1 : 0;
+	t = bpf_map_lookup_elem(&trace, &last);
+	if (t) {
+		d = flags & SAMPLE_UP ? &f->up : &f->down;
+		t->opposite_us = d->opposite.added_us;
+		t->target = d->target;
+	}
+}
+
 static __always_inline int handle_segment(struct __sk_buff *skb, bool out)
 {
 	struct flow_key key = {};
@@ -621,9 +672,9 @@ static __always_inline int handle_segment(struct __sk_buff *skb, bool out)
 		send_half(&f->inner, &f->sent_in, &s, now);
 		flags = (rtt ? SAMPLE_RTT : 0) | (s.stamped ? SAMPLE_STAMP : 0);
 		if ((c->directions & UP) && f->sent_out)
-			direction_sample(f, c, s.ack, flags | SAMPLE_UP, now);
+			direction_step(f, c, s.ack, flags | SAMPLE_UP, now);
 		if ((c->directions & DOWN) && s.payload)
-			direction_sample(f, c, s.seq + s.payload, flags, now);
+			direction_step(f, c, s.seq + s.payload, flags, now);
 		rewrite_window(skb, c, count, &key, &f->up, &s, now, c->directions & ~c->lifted & UP, (__s32)(f->sent_out - s.ack) > 0,
 			       f->sent_out, segment_payload(f, s.stamped));
 	}
