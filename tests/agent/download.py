@@ -108,7 +108,8 @@ class Agent(AgentProgram):
 
     def __init__(self, testbed: Download, *settings: str, inside: bool = False) -> None:
         # Only downloads unless a setting says otherwise: the uplink's device would be this machine's own.
-        others = ("uplink.mode=off", "trial.enabled=false")
+        # λ is what a test sets it to, and does not adapt below that: as large a least λ as the agent takes.
+        others = ("uplink.mode=off", "trial.enabled=false", "receive.lambda_min=16")
         named = {setting.partition("=")[0] for setting in settings}
         defaults = [setting for setting in others if setting.partition("=")[0] not in named]
         scope = f"scope.cgroup={testbed.cgroup}"

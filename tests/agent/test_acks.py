@@ -55,7 +55,7 @@ def test_a_download_through_the_router_has_lambda_times_the_smallest_rtt(
     tmp_path: Path, factor: float, node: str
 ) -> None:
     with Uplink(tmp_path, scenario()) as testbed:
-        Acks(testbed, f"down={int(factor * 16)}")
+        Acks(testbed, f"down={factor}")
         goodput, ping = transfer(testbed, node, "-R", seconds=TIGHT_SECONDS)
     assert ping.p(0.5) == pytest.approx(factor * BASE_MS, rel=0.12)
     assert ping.p(0.95) <= 1.12 * factor * BASE_MS
@@ -308,7 +308,7 @@ def test_both_directions_at_once_are_cured(tmp_path: Path) -> None:
 def test_a_cure_that_costs_goodput_is_found_out_and_withdrawn(tmp_path: Path) -> None:
     """λ = 1/4: a window for a quarter of the link."""
     with Uplink(tmp_path, scenario(buffer="60 KB")) as testbed:
-        acks = Acks(testbed, "up=4", "trial=4")
+        acks = Acks(testbed, "up=0.25", "trial=4")
         upload = testbed.iperf("notebook", 28, *CUBIC)
         seconds = [one["sum"]["bits_per_second"] / 1e6 for one in upload.done()["intervals"]]
         tried = acks.trials()

@@ -38,6 +38,20 @@ def test_a_download_has_lambda_times_the_smallest_rtt_and_all_of_the_link(
         assert flow["rtt_min_ms"] == pytest.approx(BASE_MS, rel=0.1)
 
 
+def test_by_default_a_steady_link_has_a_quarter_more_than_the_smallest_rtt(tmp_path: Path) -> None:
+    with Download(tmp_path) as testbed, Agent(testbed, "receive.lambda_min=1.25") as agent:
+        testbed.iperf_server()
+        agent.serve()
+        ping, download = testbed.ping(12), testbed.download(12)
+        goodput, found = Goodput.of(download), rtts(ping)
+        # λ = 1.25, and a packet of 1.5 ms or two.
+        assert quantile(found, 0.5) <= 1.32 * BASE_MS
+        assert quantile(found, 0.95) <= 1.4 * BASE_MS
+        assert goodput.mean >= 0.99 * LINK
+        (flow,) = [flow for flow in agent.status()["flows"] if flow["bytes"] > 1_000_000]
+        assert flow["limit"] == "agent"
+
+
 def test_without_the_agent_the_same_download_has_half_a_second_of_delay_and_more(
     tmp_path: Path,
 ) -> None:

@@ -17,7 +17,7 @@ from unbloat.front.store import Store
 from unbloat.run.figures import Figures, jain_index
 
 STORED = Path(__file__).parents[2] / "docs/generated/fairness.jsonl"
-PLAIN, _, LAW, _, FAIR_QUEUE = SHARINGS
+PLAIN, _, _, _, LAW, FAIR_QUEUE = SHARINGS
 
 
 def test_jains_index_is_one_where_all_are_equal_and_1_over_n_where_one_has_everything() -> None:
@@ -49,7 +49,7 @@ def made(goodputs: list[list[int]], rtts: list[float], flows: int = 2) -> Shared
 
 
 def test_what_is_fair_and_what_is_not() -> None:
-    good = judge_shared(made([[5] * 60, [5] * 60], [150.0, 164.0]))
+    good = judge_shared(made([[5] * 60, [5] * 60], [87.0, 96.0]))
     assert (good.fair, good.short, good.jain, good.smallest) == (True, True, 1.0, 1.0)
     unfair = judge_shared(made([[9] * 60, [1] * 60], [150.0, 150.0]))
     assert (unfair.fair, unfair.holds_s) == (False, None)
@@ -57,8 +57,8 @@ def test_what_is_fair_and_what_is_not() -> None:
     late = judge_shared(made([[9] * 30 + [5] * 30, [1] * 30 + [5] * 30], [150.0, 150.0]))
     assert not late.fair
     assert late.holds_s is not None
-    # λ = 3 and a tenth of 50 ms: 165 ms.
-    assert not judge_shared(made([[5] * 60, [5] * 60], [150.0, 166.0])).short
+    # λ = 1.75 and a tenth of 50 ms: 96.25 ms.
+    assert not judge_shared(made([[5] * 60, [5] * 60], [87.0, 97.0])).short
 
 
 def test_the_rtt_of_each_flow_is_compared_with_its_own_path() -> None:
@@ -138,7 +138,7 @@ def test_an_interrupted_run_goes_on_and_the_command_prints_80_columns(
             assert len(json.loads(out)["cases"]) == len(chosen)
         else:
             assert max(map(len, out.splitlines())) <= 80
-    assert "### window law, fair, down" in page.read_text()
+    assert "### window law, agent, down" in page.read_text()
 
 
 @pytest.mark.parametrize("sharing", SHARINGS, ids=lambda sharing: sharing.name)

@@ -54,6 +54,8 @@ static __always_inline __u64 law_more(__u64 a, __u64 b)
 #define ADAPTIVE_BESIDE 4
 #define ADAPTIVE_BESIDE_DEN 32
 #define ADAPTIVE_MEMORY 44
+#define ADAPTIVE_MEMORY_LARGE 4
+#define ADAPTIVE_LARGE 3
 #define ADAPTIVE_MEAN 8
 #define ADAPTIVE_SEGMENTS 4
 
@@ -121,9 +123,13 @@ static __always_inline __u64 drwa_lambda(const struct drwa *d, const struct drwa
 }
 
 /* `adaptive::rate` and `adaptive::lambda`. */
-static __always_inline __u64 adaptive_rate(__u64 old, __u64 new)
+static __always_inline __u64 adaptive_rate(__u64 old, __u64 new, __u64 queue_us, __u64 rtt_min_us)
 {
-	return new >= old ? new : (old * (ADAPTIVE_MEMORY - 1) + new) / ADAPTIVE_MEMORY;
+	if (new >= old)
+		return new;
+	if (queue_us > ADAPTIVE_LARGE * rtt_min_us)
+		return (old * (ADAPTIVE_MEMORY_LARGE - 1) + new) / ADAPTIVE_MEMORY_LARGE;
+	return (old * (ADAPTIVE_MEMORY - 1) + new) / ADAPTIVE_MEMORY;
 }
 
 static __always_inline __u64 adaptive_lambda(__u64 old, __u64 queue_us, __u64 rtt_min_us)
@@ -140,15 +146,16 @@ static __always_inline void drwa_decide(struct drwa *d, const struct drwa_law *l
 	__u64 rtt = law_min(law_max(d->rtt_us, rtt_min), LAW_MAX_RTT_US);
 	__u64 elapsed = law_max(elapsed_us, 1);
 	__u64 beside = ADAPTIVE_BESIDE * law_less(law_min(d->beside_us, LAW_MAX_RTT_US), rtt_min / ADAPTIVE_BESIDE_DEN);
+	__u64 queue = law_less(rtt, rtt_min + beside);
 	__u64 target, lambda, new;
 
 	bytes = law_min(bytes, LAW_MAX_BYTES);
 	new = law_min(bytes * 1000000 / elapsed, LAW_MAX_RATE);
 	d->cwnd = drwa_average(law, d->cwnd, law_min(bytes * rtt / elapsed, LAW_MAX_BYTES));
-	d->rate = law->adaptive ? adaptive_rate(d->rate, new) : drwa_average(law, d->rate, new);
+	d->rate = law->adaptive ? adaptive_rate(d->rate, new, queue, rtt_min) : drwa_average(law, d->rate, new);
 	d->mean = law->adaptive && d->mean ? (d->mean * (ADAPTIVE_MEAN - 1) + new) / ADAPTIVE_MEAN : law->adaptive ? new : d->rate;
 	if (law->adaptive) {
-		d->lambda = adaptive_lambda(d->lambda, law_less(rtt, rtt_min + beside), rtt_min);
+		d->lambda = adaptive_lambda(d->lambda, queue, rtt_min);
 		d->lambda = drwa_lambda(d, law);
 	}
 	lambda = d->lambda;

@@ -90,12 +90,14 @@ struct receive_flow {
 	__u32 local_port, remote_port;
 	__u64 at_ns;
 	__u64 received;
-	/* The law's average rate, bytes per second. */
+	/* The mean rate, bytes per second. */
 	__u64 rate;
 	__u32 rtt_us, rtt_min_us, target, advertised, clamp, reapplied;
 	/* 1: RTT by window, since the connection has no timestamps. */
 	__u32 by_window;
 	__u32 observed;
+	/* λ in units of 1/256; padding, always zero. */
+	__u32 lambda, pad;
 };
 
 struct receive_counters {

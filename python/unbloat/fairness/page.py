@@ -19,7 +19,7 @@ The goals were fixed before the first run. Jain's index of the goodputs is at le
 Every flow's median RTT is at most λ base RTTs and a tenth. A flow alone loses nothing.
 
 *Jain* is the index over the last 20 s, *holds* the time from the last start until the index, over 5 s each, is at least 0.9 to the
-end. *least* is the goodput of the smallest flow over an equal share, *RTT / base* the largest median of a flow. λ is 3 down and 1.75 up.
+end. *least* is the goodput of the smallest flow over an equal share, *RTT / base* the largest median of a flow. λ is 1.75 for the agent, 3 down and 1.75 up for the others.
 Without a window law nothing bounds the RTT.
 """
 

@@ -519,15 +519,20 @@ impl Acks {
         way: &Direction,
         now: u64,
     ) -> FlowStatus {
+        let law = if cure == "acks up" { &self.settings.up } else { &self.settings.down };
+        let adapts =
+            law.as_ref().is_some_and(|law| law.lambda_min.is_some_and(|least| least < law.lambda));
         FlowStatus {
             cure,
             remote: (address(key.outside), u16::from_be(key.outside_port)),
             local_port: u16::from_be(key.inside_port),
             age_ms: now.saturating_sub(way.begun_ns) / 1_000_000,
             bytes: way.passed,
-            rate: way.law.rate,
+            rate: way.law.mean,
             rtt_us: u64::from(flow.outer.rtt_us) + u64::from(flow.inner.rtt_us),
             rtt_min_us: way.law.rtt_min_us,
+            lambda: way.law.lambda.into(),
+            adapts,
             wanted: way.target.into(),
             advertised: way.advertised.into(),
             applied: way.rewritten > 0,

@@ -1,5 +1,6 @@
 //! A flow under a cure, as `status` shows it.
 
+use algo::rwnd::adaptive::LAMBDA_ONE;
 use std::net::IpAddr;
 
 use serde::Serialize;
@@ -38,12 +39,16 @@ pub struct FlowStatus {
     pub age_ms: u64,
     /// Bytes of payload so far.
     pub bytes: u64,
-    /// The law's average rate, bytes per second.
+    /// The mean rate, bytes per second.
     pub rate: u64,
     /// Last RTT, µs.
     pub rtt_us: u64,
     /// Smallest RTT, µs.
     pub rtt_min_us: u64,
+    /// λ of its law in units of 1/256, and whether it adapts.
+    pub lambda: u64,
+    /// See `lambda`.
+    pub adapts: bool,
     /// Target window of the law, bytes.
     pub wanted: u64,
     /// Advertised window, bytes.
@@ -84,6 +89,16 @@ impl FlowStatus {
         if self.under_way() { self.rate } else { 0 }
     }
 
+    /// λ, and why it is that. `algo::rwnd::adaptive` has the bounds.
+    pub fn lambda_why(&self) -> &'static str {
+        let waiting = self.rtt_us.saturating_sub(self.rtt_min_us);
+        match (self.adapts, waiting * 16 > self.rtt_min_us * 3) {
+            (false, _) => "as configured",
+            (true, true) => "falls: a queue stands",
+            (true, false) => "rises: the last round had no queue",
+        }
+    }
+
     /// What limits it: a flow that fills a window that is set is limited by it.
     pub fn limit(&self) -> Limit {
         if !self.under_way() {
@@ -119,6 +134,8 @@ struct Row {
     rate_bps: u64,
     rtt_ms: f64,
     rtt_min_ms: f64,
+    lambda: f64,
+    lambda_why: &'static str,
     wanted_bytes: u64,
     advertised_bytes: u64,
     in_flight_bytes: u64,
@@ -140,6 +157,8 @@ impl From<FlowStatus> for Row {
             rate_bps: flow.rate_now().saturating_mul(8),
             rtt_ms: flow.rtt_ms(),
             rtt_min_ms: flow.rtt_min_ms(),
+            lambda: flow.lambda as f64 / LAMBDA_ONE as f64,
+            lambda_why: flow.lambda_why(),
             wanted_bytes: flow.wanted,
             advertised_bytes: flow.advertised,
             in_flight_bytes: flow.in_flight(),
@@ -166,6 +185,8 @@ mod tests {
             rate: 1_000_000,
             rtt_us: 180_000,
             rtt_min_us: 60_000,
+            lambda: 320,
+            adapts: true,
             wanted: 180_000,
             advertised: 180_000,
             applied: true,
@@ -178,7 +199,9 @@ mod tests {
         );
         flow.rtt_us = 60_000;
         assert_eq!((flow.queue(), flow.limit()), (0, Limit::Sender));
+        assert_eq!(flow.lambda_why(), "rises: the last round had no queue");
         let json = serde_json::json!(flow);
+        assert_eq!(json["lambda"], 1.25);
         assert_eq!((&json["rtt_ms"], &json["limit"]), (&60.0.into(), &"sender".into()));
         flow.gated = true;
         assert_eq!(serde_json::json!(flow)["limit"], "gate");

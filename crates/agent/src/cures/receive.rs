@@ -411,6 +411,8 @@ impl Receive {
                 rate: flow.rate,
                 rtt_us: flow.rtt_us.into(),
                 rtt_min_us: flow.rtt_min_us.into(),
+                lambda: flow.lambda.into(),
+                adapts: self.now.law.lambda_min < self.now.law.lambda,
                 wanted: flow.target.into(),
                 advertised: flow.advertised.into(),
                 applied: in_force(&flow),

@@ -189,6 +189,10 @@ plain! {
         by_window: u32,
         /// 1: nothing was set, the agent only observes.
         observed: u32,
+        /// λ in units of 1/256.
+        lambda: u32,
+        /// Padding.
+        pad: u32,
     }
     /// Counters of DRWA on sockets: `struct receive_counters` of `bpf/receive.h`.
     struct ReceiveCounters {

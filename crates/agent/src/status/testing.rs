@@ -14,6 +14,8 @@ pub(crate) fn flow(cure: &'static str, remote: &str, rate_bps: u64, rtt_ms: u64)
         rate: rate_bps / 8,
         rtt_us: rtt_ms * 1_000,
         rtt_min_us: 60_000,
+        lambda: 320,
+        adapts: true,
         wanted: 180_000,
         advertised: 180_000,
         applied: true,

@@ -42,6 +42,16 @@ fn print_status(acks: &mut Acks) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// λ without adaptation.
+fn constant(
+    law: &mut algo::rwnd::drwa::Config,
+    lambda: &str,
+) -> Result<(), std::num::ParseFloatError> {
+    law.lambda = lambda.parse()?;
+    law.lambda_min = Some(law.lambda);
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut settings = Settings::new(arguments.next().ok_or("a device is needed")?);
@@ -51,8 +61,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         match argument.split_once('=').unwrap_or((&argument, "")) {
             ("down", "no") => settings.down = None,
             ("up", "no") => settings.up = None,
-            ("down", lambda) => settings.down.as_mut().ok_or("down=no")?.lambda = lambda.parse()?,
-            ("up", lambda) => settings.up.as_mut().ok_or("up=no")?.lambda = lambda.parse()?,
+            ("down", lambda) => constant(settings.down.as_mut().ok_or("down=no")?, lambda)?,
+            ("up", lambda) => constant(settings.up.as_mut().ok_or("up=no")?, lambda)?,
             ("paper", _) => {
                 for law in [&mut settings.down, &mut settings.up].into_iter().flatten() {
                     (law.form, law.alpha, law.quick) = (algo::rwnd::drwa::Form::Paper, 14, false);

@@ -5,7 +5,8 @@
 //! (what more would carry equals what it would cost); the rate is the largest of the last few seconds,
 //! since a window that follows each slow moment is too small for the next fast one · action: λ rises by
 //! a quarter after a round without a queue, and falls by a sixty-fourth after any other; the rate
-//! rises at once and falls by a forty-eighth per round.
+//! rises at once and falls by a 44th per round, by a quarter
+//! while a large queue shows that the link has become slower.
 //!
 //! Why: the law with a constant λ holds (λ−1) · RTTmin of queue on a steady link, which needs an eighth of
 //! that, and on a drive it loses rate as soon as λ is smaller than what the rate multiplies by within a
@@ -40,6 +41,10 @@ const BESIDE: u64 = 4;
 const BESIDE_DEN: u64 = 32;
 /// Memory of the rate in rounds: some two seconds at 50 ms, as long as fades of a drive last.
 const MEMORY: u64 = 44;
+/// The same while the queue is larger than so many RTTmin: the link has become slower, and is not in a
+/// short fade. Without it, a step from 10 to 1 Mbit/s has half a second of queue for six seconds.
+const MEMORY_LARGE: u64 = 4;
+const LARGE: u64 = 3;
 /// Rounds of the mean rate: less than a second.
 const MEAN: u64 = 8;
 /// A round has at least so many segments, unless it lasts one RTT: with two, the pair that a delayed ACK
@@ -79,8 +84,9 @@ pub fn beside(beside_us: u64, rtt_min_us: u64) -> u64 {
 }
 
 /// The rate after a round that carried `new`, bytes per second; `old` is zero before the first.
-pub fn rate(old: u64, new: u64) -> u64 {
-    if new >= old { new } else { (old * (MEMORY - 1) + new) / MEMORY }
+pub fn rate(old: u64, new: u64, queue_us: u64, rtt_min_us: u64) -> u64 {
+    let memory = if queue_us > LARGE * rtt_min_us { MEMORY_LARGE } else { MEMORY };
+    if new >= old { new } else { (old * (memory - 1) + new) / memory }
 }
 
 /// λ after a round whose queue was `queue_us` in the mean, before its bounds; not zero.

@@ -193,12 +193,14 @@ pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
     let mut lambda = law.bounded(old.lambda);
 
     let cwnd = average(law, old.cwnd, (bytes * rtt / elapsed).min(MAX_BYTES));
-    let rate =
-        if law.adaptive { adaptive::rate(old.rate, new) } else { average(law, old.rate, new) };
+    let beside = adaptive::beside(round.beside_us.min(MAX_RTT_US), rtt_min);
+    let queue = rtt.saturating_sub(rtt_min + beside);
+    let rate = match law.adaptive {
+        true => adaptive::rate(old.rate, new, queue, rtt_min),
+        false => average(law, old.rate, new),
+    };
     let mean = if law.adaptive { adaptive::mean(old.mean, new) } else { rate };
     if law.adaptive {
-        let queue = rtt
-            .saturating_sub(rtt_min + adaptive::beside(round.beside_us.min(MAX_RTT_US), rtt_min));
         lambda = law.bounded(adaptive::lambda(lambda, queue, rtt_min));
     }
     let target = if law.rate_form {
