@@ -48,6 +48,8 @@ RUN = {
     "kernel": "Linux 6.12",
     "date": "2026-01-02",
 }
+# What a run has beside its figures in the result.
+BESIDE = {"commit": "abc1234", "link": "steady 8 up", "control": "ACKs"}
 
 
 def link(name: str) -> Link:
@@ -141,6 +143,21 @@ def test_a_run_of_other_settings_does_not_count(tmp_path: Path, runs: list[str])
     assert runs == [f"{STEADY}: nothing, 1"]
 
 
+def test_a_run_of_another_law_is_made_again(
+    tmp_path: Path, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "front-lab.jsonl"
+    figures = {"nothing": [7.7e6, 2050.0], "bbr": [7.5e6, 69.0], "ACKs": [7.7e6, 63.0]}
+    monkeypatch.setattr(lab_module, "simulated", lambda _, of: figures[of.name])
+    front_in_lab(1, store=store, links=[link(STEADY)])
+    runs.clear()
+    figures |= {"bbr": [7.6e6, 72.0], "ACKs": [7.7e6, 75.0]}  # bbr: another compiler
+    assert len(front_in_lab(1, store=store, links=[link(STEADY)], only_stored=True).runs) == 3
+    assert runs == []
+    assert len(front_in_lab(1, store=store, links=[link(STEADY)]).runs) == 3
+    assert runs == [f"{STEADY}: ACKs, 1"]
+
+
 def test_what_cannot_be_run_is_skipped_with_the_reason(
     tmp_path: Path, runs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +236,9 @@ def test_without_a_case_of_the_simulator_nothing_is_compared() -> None:
 
 
 def made(*points: Point, **skipped: str) -> FrontInLab:
-    return FrontInLab([field(*points)], [RUN | {"commit": "abc1234"}] * len(points), skipped)
+    return FrontInLab(
+        [field(*points)], [RUN | BESIDE | {"simulator": [9.6e6, 155.0]}] * len(points), skipped
+    )
 
 
 def test_the_section_says_what_differs_and_what_was_measured() -> None:
@@ -230,6 +249,9 @@ def test_the_section_says_what_differs_and_what_was_measured() -> None:
     assert "2 of 3 cases agree in both figures" in text
     assert "3 runs, 2026-01-02 at abc1234 on Linux 6.12." in text
     assert "- gone: no such trace file" in text
+    assert "law has changed" not in text
+    found.runs[0]["simulator"] = [9.6e6, 200.0]
+    assert f"since the runs of {STEADY} (ACKs): " in lab_section(found, [SIMULATED])
     assert lab_section(FrontInLab([], [], {"gone": "no such trace file"}), [SIMULATED]) == ""
     assert "In the lab" not in front_page(Front([SIMULATED], {}), "a.svg")
 

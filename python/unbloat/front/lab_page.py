@@ -13,6 +13,7 @@ from unbloat.front.lab import (
     FrontInLab,
     LabRun,
     differences,
+    unchanged,
 )
 from unbloat.front.text import field_json, link_text
 from unbloat.scenario.confidence import Spread
@@ -27,8 +28,8 @@ Six links of the tuning half, fixed before the first run, once more in the [lab]
 kernel's own TCP, over the link emulator, for a minute of real time. What the simulator models as the window law is unbloat-agent
 there. `make front-lab` (`unbloat reproduce front --lab`) writes it.
 
-Goodput is in Mbit/s; p95 is that of the ping, in ms. A figure differs where the lab is more than {SAME_GOODPUT:.0%} away from the
-simulator's goodput, or more than {SAME_P95:.0%} from its p95. The goal is that of the front, judged from the lab's figures alone.
+Goodput is in Mbit/s; p95 is that of the ping, in ms. A figure differs where the lab is more than {100 * SAME_GOODPUT:.0f} % away from the
+simulator's goodput, or more than {100 * SAME_P95:.0f} % from its p95. The goal is that of the front, judged from the lab's figures alone.
 
 """
 TITLES = (
@@ -56,7 +57,7 @@ def lab_section(lab: FrontInLab, simulated: Sequence[Field]) -> str:
     found = differences(lab.fields, simulated)
     rows = "".join(f"| {' | '.join(cells(one.link, one))} |\n" for one in found)
     text = f"{HEAD}| {' | '.join(TITLES)} |\n|---|---|--:|--:|--:|--:|--:|--:|---|---|---|\n{rows}"
-    text += f"\n{summary(found)} {provenance(lab.runs)}\n"
+    text += f"\n{summary(found)} {provenance(lab.runs)}{changed(lab.runs, simulated)}\n"
     reasons = [f"- {what}: {why}\n" for what, why in lab.skipped.items()]
     return text + ("\nNot run:\n\n" + "".join(reasons) if reasons else "")
 
@@ -109,6 +110,25 @@ def summary(found: Sequence[Difference]) -> str:
     )
 
 
+def changed(runs: Sequence[LabRun], simulated: Sequence[Field]) -> str:
+    """Which runs are of another law than the simulator's figures beside them."""
+    points = {
+        (one.link, point.control): point
+        for one in simulated
+        for point in one.points
+        if point.variant == "default"
+    }
+    cases = dict.fromkeys(
+        f"{run['link']} ({run['control']})"
+        for run in runs
+        if (point := points.get((run["link"], run["control"]))) is not None
+        and not unchanged(run["simulator"], (point.goodput.mean, point.p95.mean))
+    )
+    if not cases:
+        return ""
+    return f" The law has changed since the runs of {', '.join(cases)}: what differs there may be the change."
+
+
 def provenance(runs: Sequence[LabRun]) -> str:
     """What was measured, when and on what."""
     made = dict.fromkeys(f"{run['date']} at {run['commit']} on {run['kernel']}" for run in runs)
@@ -116,7 +136,7 @@ def provenance(runs: Sequence[LabRun]) -> str:
     text = f"{len(runs)} runs, {'; '.join(made)}."
     if late:
         busy = sum(one > LATE_MS for one in late)
-        text += f" Packets were late by up to {max(late):.1f} ms (p99 of a run), in {busy} runs by more than {LATE_MS:g} ms."
+        text += f" Packets were late by up to {max(late):.1f} ms (p99 of a run), in {busy} of them by more than {LATE_MS:g} ms."
     return text
 
 
@@ -135,7 +155,7 @@ def lab_screen(terminal: Terminal, lab: FrontInLab, simulated: Sequence[Field]) 
         terminal.wrapped(
             "goodput in Mbit/s, p95 of a ping in ms, in the lab; by: how far from the simulator's."
         )
-        terminal.wrapped(f"{summary(found)} {provenance(lab.runs)}")
+        terminal.wrapped(f"{summary(found)} {provenance(lab.runs)}{changed(lab.runs, simulated)}")
     for what, why in lab.skipped.items():
         terminal.wrapped(f"skipped: {what}: {why}")
 
