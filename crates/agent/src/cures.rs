@@ -305,7 +305,7 @@ impl Lambda {
 
 /// The smallest λ: the queue of a steady link. With 1.1875 the windows of two of seven recorded links
 /// shrank until they carried 80 and 61 % (docs/window-law.md).
-const MIN_LAMBDA: f64 = 1.25;
+pub const MIN_LAMBDA: f64 = 1.25;
 /// The same, as the configuration writes it.
 const MIN_LAMBDA_TEXT: &str = "1.25";
 /// Range of λ in the configuration; a sixteenth is its unit.

@@ -9,7 +9,7 @@ use super::advice::{Advice, Confidence, Rank};
 use super::host::Host;
 use super::observation::{Flow, Observation, Place, Way};
 use super::text::{count, ms};
-use crate::cures::Lambda;
+use crate::cures::{Lambda, MIN_LAMBDA};
 use crate::kernel::FeatureId;
 
 mod congestion;
@@ -67,6 +67,11 @@ fn helps(flow: &Flow, lambda: f64) -> bool {
 fn by_law(flow: &Flow, lambda: f64) -> f64 {
     let floor_ms = 2.0 * flow.mss_bytes as f64 * 8e3 / flow.rate_bps.max(1.0);
     (lambda * flow.rtt_min_ms.unwrap_or(0.0)).max(flow.rtt_min_ms.unwrap_or(0.0) + floor_ms)
+}
+
+/// What the RTT is expected to follow: the smallest λ on a link whose rate is steady.
+fn law(lambda: f64) -> String {
+    format!("λ · RTTmin, λ = {MIN_LAMBDA}; up to {lambda} where the rate varies")
 }
 
 /// λ in TOML's notation.

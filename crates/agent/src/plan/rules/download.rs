@@ -1,6 +1,6 @@
 //! Downloads behind a standing queue: the receive window follows the delay (DRWA).
 
-use super::{Rule, View, bloated, by_law, helps, lambda, toml};
+use super::{MIN_LAMBDA, Rule, View, bloated, by_law, helps, lambda, law, toml};
 use crate::kernel::FeatureId;
 use crate::kernel::socket_walk;
 use crate::plan::advice::{Advice, Expectation, Rank};
@@ -20,8 +20,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
     let title = "Downloads: the receive window follows the delay (DRWA)";
     let mut advice =
         Advice::new("receive", "bufferbloat", Rank::Recommended, title).for_flows(&flows);
-    let law = format!("λ · RTTmin, λ = {lambda}");
-    advice.expects = Expectation::of(flow, by_law(flow, lambda), law);
+    advice.expects = Expectation::of(flow, by_law(flow, MIN_LAMBDA), law(lambda));
     let pin = socket_walk::folder(view.pins).join("receive");
     let cgroup = view.host.cgroup.as_ref().filter(|_| view.here());
     let whose = cgroup.map_or("this host's sockets".to_owned(), |path| {
@@ -71,8 +70,8 @@ mod tests {
         let case = Case::new(vec![flow(Way::Download, 60.0, 1_560.0, 2_060.0)]);
         let [advice] = &check(&case.view())[..] else { panic!() };
         let expects = advice.expects.as_ref().unwrap();
-        assert_eq!((expects.to_ms, expects.from_ms), (105.0, (1_560.0, 2_060.0)));
-        assert_eq!((expects.queue_bytes, expects.goodput_bps), ((1_500_000.0, 45_000.0), 8e6));
+        assert_eq!((expects.to_ms, expects.from_ms), (75.0, (1_560.0, 2_060.0)));
+        assert_eq!((expects.queue_bytes, expects.goodput_bps), ((1_500_000.0, 15_000.0), 8e6));
         assert_eq!(advice.settings[1], ("receive.lambda", "1.75".to_owned()));
         assert_eq!((advice.sure, advice.configured()), (Confidence::High, true));
         assert!(

@@ -1,6 +1,6 @@
 //! Downloads of hosts behind this one: ACK-window rewriting in the ACKs that they send through it.
 
-use super::{Rule, View, bloated, by_law, helps, lambda, toml};
+use super::{MIN_LAMBDA, Rule, View, bloated, by_law, helps, lambda, law, toml};
 use crate::cures::Lambda;
 use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Confidence, Expectation, Rank};
@@ -27,8 +27,7 @@ fn check(view: &View<'_>) -> Vec<Advice> {
             let flows: Vec<_> = flows.into_iter().filter(|flow| helps(flow, lambda)).collect();
             let Some(flow) = flows.first() else { return Vec::new() };
             let mut advice = start(view, lambda).for_flows(&flows);
-            advice.expects =
-                Expectation::of(flow, by_law(flow, lambda), format!("λ · RTTmin, λ = {lambda}"));
+            advice.expects = Expectation::of(flow, by_law(flow, MIN_LAMBDA), law(lambda));
             vec![advice]
         }
         None => unseen(view).into_iter().collect(),
@@ -114,7 +113,7 @@ mod tests {
         let [advice] = &check(&case.view())[..] else { panic!() };
         assert_eq!(
             (advice.cure, advice.expects.as_ref().map(|e| e.to_ms)),
-            ("forward", Some(105.0))
+            ("forward", Some(75.0))
         );
         assert!(advice.why.iter().any(|line| line.contains("pfifo_fast")), "{:?}", advice.why);
     }

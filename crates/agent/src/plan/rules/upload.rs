@@ -1,7 +1,7 @@
 //! Uploads behind a standing queue: a gate above a modem that reports its buffer, else ACK-window
 //! rewriting (DRWA at the sending side).
 
-use super::{Rule, View, bloated, by_law, helps, lambda, toml};
+use super::{MIN_LAMBDA, Rule, View, bloated, by_law, helps, lambda, law, toml};
 use crate::cures::Lambda;
 use crate::kernel::FeatureId;
 use crate::plan::advice::{Advice, Expectation, Rank};
@@ -81,8 +81,7 @@ fn acks(view: &View<'_>, flows: &[&Flow], flow: &Flow, lambda: f64) -> Advice {
     let title = "Uploads: ACK-window rewriting, by the delay (DRWA at the sending side)";
     let mut advice =
         Advice::new("uplink", "bufferbloat", Rank::Recommended, title).for_flows(flows);
-    advice.expects =
-        Expectation::of(flow, by_law(flow, lambda), format!("λ · RTTmin, λ = {lambda}"));
+    advice.expects = Expectation::of(flow, by_law(flow, MIN_LAMBDA), law(lambda));
     let (name, none) = device(view);
     advice.changes = vec![
         format!("two BPF programs on {name}, ingress and egress (TCX; on older kernels a clsact discipline), with their maps"),
@@ -123,7 +122,7 @@ mod tests {
     fn without_a_modems_reports_it_is_windows_of_acks_by_the_agents_own_law() {
         let case = Case::new(vec![upload()]);
         let [advice] = &check(&case.view())[..] else { panic!() };
-        assert_eq!(advice.expects.as_ref().map(|e| e.to_ms), Some(105.0));
+        assert_eq!(advice.expects.as_ref().map(|e| e.to_ms), Some(75.0));
         assert_eq!(
             advice.settings,
             [("uplink.mode", "\"acks\"".to_owned()), ("uplink.lambda", "1.75".to_owned())]
