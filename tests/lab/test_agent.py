@@ -58,7 +58,7 @@ every = "100 ms"
 gate = "agent"
 """
 GATE = 'gate = { kind = "qcut_d", target = "20 ms" }'
-LAW = {"lambda": 32}
+LAW = {"lambda": 2.0}
 ACKS = 'window = { kind = "drwa", form = "rate", alpha = 8, quick = true, lambda = 2.0 }'
 # In place of the agent: it says that all is well, and does nothing.
 IDLE = """
@@ -148,10 +148,10 @@ def test_two_labs_at_once_have_an_agent_each(tmp_path: Path) -> None:
         Lab(
             tmp_path,
             "--keep",
-            str(tmp_path / str(size)),
-            text=download(size).replace('"6 s"', '"10 s"'),
+            str(tmp_path / str(factor)),
+            text=download(factor).replace('"6 s"', '"10 s"'),
         )
-        for size in (24, 64)
+        for factor in (1.5, 4.0)
     ]
     # Both are under way at once: each is asked before the first can be over.
     serving = [agents(lab.under_way(processes=7)) for lab in labs]
@@ -160,11 +160,11 @@ def test_two_labs_at_once_have_an_agent_each(tmp_path: Path) -> None:
         code, _, errors = lab.end()
         assert (code, errors) == (0, "")
         assert lab.left() == []
-    for size in (24, 64):
-        said = statuses(tmp_path / str(size))
+    for factor in (1.5, 4.0):
+        said = statuses(tmp_path / str(factor))
         assert {row["cures"]["receive"]["connections"] for row in said[-1:]} == {1}
         (flow,) = said[-1]["flows"]
-        assert 0.9 * size / 16 * BASE_MS <= flow["rtt_ms"] <= 1.25 * size / 16 * BASE_MS
+        assert 0.9 * factor * BASE_MS <= flow["rtt_ms"] <= 1.25 * factor * BASE_MS
 
 
 @pytest.mark.usefixtures("agent")

@@ -115,6 +115,7 @@ def test_a_gate_is_the_agents_where_the_scenario_says_so() -> None:
         "floor": 4,
         "patience": "1000000 us",
         "hold": True,
+        "pace": False,
     }
 
 

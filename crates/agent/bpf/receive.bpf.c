@@ -14,6 +14,7 @@
  *
  * Needs Linux 5.11 (TCP_WINDOW_CLAMP from BPF) with BTF and cgroup v2.
  */
+#define RECEIVING_APART
 #include "receive.h"
 #include "headroom.h"
 

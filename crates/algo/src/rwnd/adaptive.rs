@@ -1,16 +1,14 @@
 //! λ and rate of a link that varies, beside [`super::drwa`].
 //!
-//! signal: bytes and mean RTT of rounds of one RTTmin · model: the queue that a round needs to keep the
-//! link busy is the quantile of the link's variation at which the queue is empty in one round of seventeen
-//! (what more would carry equals what it would cost); the rate is the largest of the last few seconds,
-//! since a window that follows each slow moment is too small for the next fast one · action: λ rises by
-//! a quarter after a round without a queue, and falls by a sixty-fourth after any other; the rate
-//! rises at once and falls by a 44th per round, by a quarter
-//! while a large queue shows that the link has become slower.
+//! signal: bytes and mean RTT of rounds of one RTTmin · model: λ is large enough if the queue runs empty in
+//! one round of seventeen; the rate is the largest of the last seconds, since a window that follows each
+//! slow moment is too small for the next fast one · action: λ rises by a quarter after a round without a
+//! queue, and falls by a sixty-fourth after any other. The rate rises at once. It falls by a 44th per
+//! round, or by a quarter while a large queue shows that the link has become slower.
 //!
-//! Why: the law with a constant λ holds (λ−1) · RTTmin of queue on a steady link, which needs an eighth of
-//! that, and on a drive it loses rate as soon as λ is smaller than what the rate multiplies by within a
-//! round trip. Of both, the memory of the rate is worth more: docs/window-law.md has the ablations.
+//! Why: with a constant λ the queue of a steady link is (λ−1) · RTTmin, though an eighth of RTTmin would do. On
+//! a drive the law loses rate as soon as λ is smaller than the factor by which the rate grows within a
+//! round trip. docs/window-law.md has the ablations.
 //!
 //! Rounds last one RTTmin and not one RTT, because bytes that arrive say the rate at once, whatever
 //! waits in the queue; with a queue of a second the law would decide once a second.
@@ -23,8 +21,7 @@
 
 /// λ counts in units of 1/256 here: the smaller step is a sixty-fourth.
 pub const LAMBDA_ONE: u64 = 256;
-/// After a round without a queue. With an eighth, a link that becomes faster is filled two round trips
-/// later.
+/// After a round without a queue: from 1.25 to 1.75 in two rounds.
 const STEP_UP: u64 = LAMBDA_ONE / 4;
 /// After a round with one. The ratio of both steps is the share of rounds without a queue at which λ
 /// rests: 4 / (64 + 4).
@@ -93,4 +90,52 @@ pub fn rate(old: u64, new: u64, queue_us: u64, rtt_min_us: u64) -> u64 {
 pub fn lambda(old: u64, queue_us: u64, rtt_min_us: u64) -> u64 {
     let empty = queue_us * EMPTY_DEN <= rtt_min_us * EMPTY_NUM;
     if empty { old + STEP_UP } else { old.saturating_sub(STEP_DOWN).max(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// λ after so many rounds with these queues by turns, µs, of an RTTmin of 60 ms.
+    fn after(rounds: usize, queues_us: &[u64]) -> u64 {
+        let mut found = LAMBDA_ONE * 3 / 2;
+        for queue in queues_us.iter().cycle().take(rounds) {
+            found = lambda(found, *queue, 60_000).clamp(LAMBDA_ONE * 5 / 4, LAMBDA_ONE * 7 / 4);
+        }
+        found
+    }
+
+    #[test]
+    fn lambda_falls_where_a_queue_stands_and_rises_where_none_does() {
+        assert_eq!(after(100, &[30_000]), LAMBDA_ONE * 5 / 4);
+        assert_eq!(after(100, &[5_000]), LAMBDA_ONE * 7 / 4);
+        // One round of three without a queue is more than one of seventeen, one of forty is less.
+        assert!(after(120, &[5_000, 30_000, 30_000]) > LAMBDA_ONE * 3 / 2);
+        let mut seldom = [30_000; 40];
+        seldom[0] = 5_000;
+        assert!(after(400, &seldom) < LAMBDA_ONE * 3 / 2);
+    }
+
+    #[test]
+    fn the_rate_rises_at_once_and_falls_slowly_unless_a_large_queue_stands() {
+        assert_eq!(rate(0, 1_000, 0, 60_000), 1_000);
+        assert_eq!(rate(1_000, 5_000, 0, 60_000), 5_000);
+        let rounds = |queue_us| {
+            let (mut found, mut count) = (1_000_000, 0);
+            while found > 500_000 {
+                found = rate(found, 100_000, queue_us, 60_000);
+                count += 1;
+            }
+            count
+        };
+        assert_eq!((rounds(180_000), rounds(180_001)), (36, 3));
+    }
+
+    #[test]
+    fn a_burst_of_acks_is_as_long_as_its_data_took_to_arrive() {
+        assert_eq!(elapsed(10_000, 50_000_000, 200_000), 60_000);
+        assert_eq!(elapsed(60_000, -50_000_000, 200_000), 60_000);
+        // A clock that was set counts for one RTT at most.
+        assert_eq!(elapsed(10_000, i64::MAX, 200_000), 210_000);
+    }
 }
