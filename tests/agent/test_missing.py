@@ -84,7 +84,7 @@ def ended(lack: str, agent: str, *settings: str, before: tuple[str, ...] = ()) -
 def test_here_everything_works_but_what_this_kernel_was_built_without(agent: str) -> None:
     missing, below = features("true", agent)
     assert below == []
-    assert len(missing) == 14
+    assert len(missing) == 15
     assert {missing[name] for name in (SOCKETS, ACKS, GATE)} == {None}
     for name, why in missing.items():
         assert why is None or "nor a module of it" in why, name
