@@ -25,8 +25,8 @@ from uplink import SERVER, scenario
 from unbloat.lab.testbed import TIMEOUT_S, end, until
 
 pytestmark = pytest.mark.usefixtures("machine")
-NICE = 12
-"""Beside a loop on the same processor, one part in 16 of it (sched_prio_to_weight): a start that takes 0.5 s takes longer
+NICE = 15
+"""Beside a loop on the same processor, one part in 29 of it (sched_prio_to_weight): a start that takes 0.2 s takes longer
 than several leases. To stop and continue it would be no slow processor: a signal ends the kernel's check of a program."""
 LOOP = "while True: pass"
 

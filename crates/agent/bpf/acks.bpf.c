@@ -25,7 +25,7 @@
  * The agent finds programs (acks_out, acks_in) and maps by their names, so these stay the same from
  * version to version.
  *
- * Needs Linux 5.12 with BTF, or 5.10 as acks_older.bpf.c; TCX (6.6) or clsact.
+ * Needs Linux 5.10, with BTF unless WITHOUT_TYPES is defined; TCX (6.6) or clsact.
  */
 #include "acks.h"
 
@@ -142,8 +142,7 @@ static __always_inline int take_window(struct flow *f, struct acks_config *c, __
 }
 
 /* Each is verified alone, as direction_sample is: together they have too many paths. */
-#ifdef ONLY_NUMBERS
-__attribute__((noinline)) int end_round_alone(__u32 flags, __u64 now)
+__attribute__((noinline)) int end_round(__u32 flags, __u64 now)
 {
 	struct scratch *at = scratch_now();
 	__u32 zero = 0;
@@ -152,9 +151,8 @@ __attribute__((noinline)) int end_round_alone(__u32 flags, __u64 now)
 
 	return f && c ? take_round(f, c, flags, now) : 0;
 }
-#define end_round(f, c, flags, now) end_round_alone(flags, now)
 
-__attribute__((noinline)) int decide_window_alone(__u32 flags, __u64 now)
+__attribute__((noinline)) int decide_window(__u32 flags, __u64 now)
 {
 	struct scratch *at = scratch_now();
 	__u32 zero = 0;
@@ -163,18 +161,6 @@ __attribute__((noinline)) int decide_window_alone(__u32 flags, __u64 now)
 
 	return f && c ? take_window(f, c, flags, now) : 0;
 }
-#define decide_window(f, c, flags, now) decide_window_alone(flags, now)
-#else
-__attribute__((noinline)) int end_round(struct flow *f, struct acks_config *c, __u32 flags, __u64 now)
-{
-	return f && c ? take_round(f, c, flags, now) : 0;
-}
-
-__attribute__((noinline)) int decide_window(struct flow *f, struct acks_config *c, __u32 flags, __u64 now)
-{
-	return f && c ? take_window(f, c, flags, now) : 0;
-}
-#endif
 
 /* New data (downloads) or a new acknowledgment (uploads) has come in up to sequence number `upto`:
  * one sample for the law of that direction, which sets the direction's target window. */
@@ -270,9 +256,7 @@ static __always_inline int take_sample(struct flow *f, struct acks_config *c, __
 	return SAMPLE_TAKEN | (begun != d->law.begun_ns ? ROUND_ENDED : 0);
 }
 
-/* See segment.h for both forms. */
-#ifdef ONLY_NUMBERS
-__attribute__((noinline)) int direction_sample_alone(__u32 upto, __u32 flags, __u64 now)
+__attribute__((noinline)) int direction_sample(__u32 upto, __u32 flags, __u64 now)
 {
 	struct scratch *at = scratch_now();
 	__u32 zero = 0;
@@ -281,13 +265,6 @@ __attribute__((noinline)) int direction_sample_alone(__u32 upto, __u32 flags, __
 
 	return f && c ? take_sample(f, c, upto, flags, now) : 0;
 }
-#define direction_sample(f, c, upto, flags, now) direction_sample_alone(upto, flags, now)
-#else
-__attribute__((noinline)) int direction_sample(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
-{
-	return f && c ? take_sample(f, c, upto, flags, now) : 0;
-}
-#endif
 
 /* The end of a window for a sender that is Linux: it lets through an even number of segments and
  * less than one more. Linux sends two segments at a time or more (tcp_tso_autosize), and where the
@@ -563,15 +540,15 @@ static __always_inline __u32 segment_payload(const struct flow *f, bool stamped)
  * of stack. */
 static __always_inline void direction_step(struct flow *f, struct acks_config *c, __u32 upto, __u32 flags, __u64 now)
 {
-	int outcome = direction_sample(f, c, upto, flags, now);
+	int outcome = direction_sample(upto, flags, now);
 	__u32 zero = 0, last, *n;
 	struct direction *d;
 	struct traced *t;
 
 	if (outcome & ROUND_ENDED)
-		end_round(f, c, flags, now);
+		end_round(flags, now);
 	if (outcome & SAMPLE_TAKEN)
-		decide_window(f, c, flags, now);
+		decide_window(flags, now);
 	if (!c->tracing || !(outcome & SAMPLE_TAKEN))
 		return;
 	n = bpf_map_lookup_elem(&traces, &zero);

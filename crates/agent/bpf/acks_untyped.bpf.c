@@ -1,7 +1,5 @@
 /* ACK-window rewriting for kernels that do not show their own types (BTF): without them a program
- * cannot read the scales of a socket, so connections are treated from their SYN on. In the form that
- * kernels before 5.12 take, too (see acks_older.bpf.c).
+ * cannot read the scales of a socket, so connections are treated from their SYN on.
  */
-#define ONLY_NUMBERS
 #define WITHOUT_TYPES
 #include "acks.bpf.c"

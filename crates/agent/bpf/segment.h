@@ -64,9 +64,8 @@ struct option_bytes {
 };
 
 /* Functions that are not static are verified once, by themselves, which keeps the verifier's work
- * small. Before Linux 5.12 such functions take no pointers but numbers only. For those kernels
- * acks_older.bpf.c defines ONLY_NUMBERS, and the structs are passed in a map. */
-#ifdef ONLY_NUMBERS
+ * small. Before Linux 5.12 such functions take no pointers but numbers only, and 6.12 needs minutes
+ * to verify those that take pointers. So the structs are passed in a map. */
 struct scratch {
 	struct flow_key key;
 	struct segment segment;
@@ -87,7 +86,6 @@ static __always_inline struct scratch *scratch_now(void)
 
 	return bpf_map_lookup_elem(&scratch, &zero);
 }
-#endif
 
 static __always_inline int read_options(struct option_bytes *from, struct segment *s, __u32 bytes)
 {
@@ -139,21 +137,12 @@ static __always_inline int read_options(struct option_bytes *from, struct segmen
 	return 0;
 }
 
-#ifdef ONLY_NUMBERS
 __attribute__((noinline)) int segment_options(__u32 bytes)
 {
 	struct scratch *at = scratch_now();
 
 	return at ? read_options(&at->options, &at->segment, bytes) : -1;
 }
-#define SEGMENT_OPTIONS(from, s, bytes) segment_options(bytes)
-#else
-__attribute__((noinline)) int segment_options(struct option_bytes *from, struct segment *s, __u32 bytes)
-{
-	return from && s ? read_options(from, s, bytes) : -1;
-}
-#define SEGMENT_OPTIONS(from, s, bytes) segment_options(from, s, bytes)
-#endif
 
 static __always_inline int read_segment(struct __sk_buff *skb, __u32 link, __u32 out, struct flow_key *key, struct segment *s,
 					struct option_bytes *from)
@@ -262,12 +251,11 @@ static __always_inline int read_segment(struct __sk_buff *skb, __u32 link, __u32
 		s->tsecr = word(from->byte + 8);
 		return 0;
 	}
-	return SEGMENT_OPTIONS(from, s, header);
+	return segment_options(header);
 }
 
 /* Fills in `key` and `s`. `link` bytes lie before the network header; `out`: the packet leaves
  * towards outside. 0: a TCP segment that can be handled. */
-#ifdef ONLY_NUMBERS
 __attribute__((noinline)) int segment_read_alone(struct __sk_buff *skb, __u32 link, __u32 out)
 {
 	struct scratch *at = scratch_now();
@@ -289,11 +277,3 @@ static __always_inline int segment_read(struct __sk_buff *skb, __u32 link, __u32
 	*s = at->segment;
 	return 0;
 }
-#else
-__attribute__((noinline)) int segment_read(struct __sk_buff *skb, __u32 link, __u32 out, struct flow_key *key, struct segment *s)
-{
-	struct option_bytes from = {};
-
-	return key && s ? read_segment(skb, link, out, key, s, &from) : -1;
-}
-#endif

@@ -45,8 +45,6 @@ use crate::undo::lease::{Leased, LeasedMap};
 
 /// The compiled programs.
 static PROGRAM: &[u8] = include_bytes_aligned!("../../bpf/acks.bpf.o");
-/// The same for kernels before 5.12.
-static OLDER: &[u8] = include_bytes_aligned!("../../bpf/acks_older.bpf.o");
 /// The same for kernels without types of their own.
 static UNTYPED: &[u8] = include_bytes_aligned!("../../bpf/acks_untyped.bpf.o");
 /// A flow without a decision for this long is not shown.
@@ -256,18 +254,7 @@ pub fn load(flows: u32, traced: u32) -> Result<Ebpf> {
 }
 
 fn load_with(flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
-    if kernel::has_types().is_err() {
-        return load_object(UNTYPED, flows, traced, handed);
-    }
-    // Which object fits is found out by trying: all that the second one needs, the first one does.
-    let load = |object| load_object(object, flows, traced, handed);
-    load(PROGRAM).or_else(|why| match why {
-        CureError::Kernel { .. } => load(OLDER),
-        other => Err(other),
-    })
-}
-
-fn load_object(object: &[u8], flows: u32, traced: u32, handed: Option<&Path>) -> Result<Ebpf> {
+    let object = if kernel::has_types().is_ok() { PROGRAM } else { UNTYPED };
     const WHAT: &str = "the programs that rewrite windows in ACKs";
     let named = kernel::named_types()?;
     let mut loader = EbpfLoader::new();
