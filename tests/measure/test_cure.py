@@ -50,5 +50,7 @@ def test_the_printed_command_makes_a_d_an_a_at_the_same_goodput(tmp_path: Path, 
     assert after["grade"]["grades"] == ["A"]
     assert before[delay]["p95_ms"][0] > 200
     assert after[delay]["p95_ms"][0] < 30
-    assert after[goodput] > 0.95 * before[goodput]
+    # What a lost segment held back is read at once when it comes again: without the cure more than the link carries.
+    full_bps = CASES[way][way == "down"].mbps * 1e6 * (1448 / 1500)
+    assert after[goodput] > 0.95 * min(before[goodput], full_bps)
     assert advised == []
