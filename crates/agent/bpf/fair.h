@@ -90,9 +90,9 @@ static __always_inline __u64 opposite_window_beside(const struct opposite *o, co
 	us = rtt_min + law_min(share->rtt_min_us, rtt_min) * law_less(share->lambda, LAMBDA_ONE) / LAMBDA_ONE + o->added_us;
 	own = rate * us / 1000000;
 	window = (rate * (FAIR_BETA - 1) + law_min(share->mean, rate + FAIR_GAIN * rate)) / FAIR_BETA * us / 1000000;
-	if (share->mean > rate + rate / 4)
-		window = law_max(window, own + 2 * mss);
-	else if (share->mean > rate && own < FAIR_BETA * mss)
+	if (share->mean > rate && own < FAIR_BETA * mss)
 		window = law_max(window, own + mss);
+	else if (share->mean > rate + rate / 4)
+		window = law_max(window, own + 2 * mss);
 	return law_min(law_max(window + law->increment, law->floor), law->max);
 }

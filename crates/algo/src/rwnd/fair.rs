@@ -137,10 +137,10 @@ pub fn fair_window(law: &Decided, share: Share, rate: u64, added_us: u32) -> u64
     let mut window = (rate * (BETA - 1) + towards) / BETA * us / 1_000_000;
     // Less than a segment more would never be sent, nor less than the two that Linux sends at once,
     // where forwarded windows end with a pair (0.800 without).
-    if share.mean > rate + rate / 4 {
-        window = window.max(own + 2 * law.mss);
-    } else if share.mean > rate && own < BETA * law.mss {
+    if share.mean > rate && own < BETA * law.mss {
         window = window.max(own + law.mss);
+    } else if share.mean > rate + rate / 4 {
+        window = window.max(own + 2 * law.mss);
     }
     law.bounded(window)
 }
