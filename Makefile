@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test random-tests bench front front-lab never-worse kernels congestion-control measure-evidence docs install clean
+.PHONY: demo test random-tests bench front front-lab fairness-lab never-worse kernels congestion-control measure-evidence docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -35,6 +35,12 @@ front-lab:
 	-modprobe tcp_bbr
 	.venv/bin/unbloat reproduce front --lab --repeat $(REPEAT) --traces $(UNBLOAT_SHARED)/traces \
 		--store docs/generated/front.jsonl --page docs/generated/front.md
+
+# Latecomers, and both ways at once, on the kernel's own TCP with unbloat-agent, twenty-five minutes, as root. Resumes.
+fairness-lab:
+	./setup --tests
+	.venv/bin/unbloat reproduce fairness --lab --repeat $(REPEAT) \
+		--store docs/generated/fairness.jsonl --page docs/generated/fairness.md
 
 # What the agent costs on paths where it does not help: eighteen paths in guests under QEMU, an hour. Resumes.
 never-worse:

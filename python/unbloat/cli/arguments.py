@@ -438,12 +438,14 @@ def reproduce(
         Literal["quick", "whole"] | None,
         typer.Option(
             metavar="[=quick]",
-            help="Also in the lab, those that a kernel can make: three quarters of an hour; --lab=quick: eight minutes. front: six links, twenty minutes. Needs root.",
+            help="Also in the lab, those that a kernel can make: three quarters of an hour; --lab=quick: eight minutes. front: six links, fairness: latecomers, twenty-five minutes each. Needs root.",
         ),
     ] = None,
     repeat: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="front --lab: runs of each case (default: 1)."),
+        typer.Option(
+            metavar="N", min=1, help="front, fairness with --lab: runs of each case (default: 1)."
+        ),
     ] = None,
     half: Annotated[
         Literal["tuning", "test", "both"] | None,
@@ -475,8 +477,8 @@ def reproduce(
             raise typer.BadParameter(f"{names[0]} takes none of --quick, --report, --jobs")
         if lab == "quick":
             raise typer.BadParameter(f"{names[0]} does not take --lab=quick")
-        if names == ["fairness"] and (half is not None or traces is not None or lab is not None):
-            raise typer.BadParameter("fairness takes none of --half, --traces, --lab")
+        if names == ["fairness"] and (half is not None or traces is not None):
+            raise typer.BadParameter("fairness takes none of --half, --traces")
         if half is not None and lab is not None:
             raise typer.BadParameter("front --lab has six links of its own, no --half")
         if repeat is not None and lab is None:

@@ -12,6 +12,9 @@ from typing import Any, Literal
 from unbloat.cli.output import need_writable, writing
 from unbloat.errors import UnbloatError
 from unbloat.fairness.fairness import fairness
+from unbloat.fairness.lab import fairness_in_lab
+from unbloat.fairness.lab_page import lab_json as fairness_lab_json
+from unbloat.fairness.lab_page import lab_screen as fairness_lab_screen
 from unbloat.fairness.page import fairness_page
 from unbloat.fairness.text import fairness_json, fairness_screen
 from unbloat.front.chart import chart
@@ -101,14 +104,29 @@ def show_lab(options: FrontOptions, found: Front, lab: FrontInLab) -> None:
 
 
 def reproduce_fairness(options: FrontOptions) -> int:
-    """Runs the cases of fairness, or what is missing of them in the store, and prints the verdicts."""
+    """Runs the cases of fairness, or what is missing of them in the store, and prints the verdicts; with `lab` those cases
+    that the lab runs."""
     check(options)
+    store = options.store
     with ProgressBar("simulating") as progress:
-        found = fairness(store=options.store, only_stored=options.stored, progress=progress)
+        found = fairness(store=store, only_stored=options.stored or options.lab, progress=progress)
+    in_lab = None
+    if options.lab or store is not None:
+        # The page has the runs of the lab also where this command makes none.
+        with ProgressBar("in the lab") as progress:
+            in_lab = fairness_in_lab(
+                options.repeat,
+                store=None if store is None else beside(store),
+                only_stored=options.stored or not options.lab,
+                progress=progress,
+            )
     if options.page is not None:
         with writing(options.page):
-            options.page.write_text(fairness_page(found), encoding="utf-8")
-    show(options, found, fairness_json, fairness_screen)
+            options.page.write_text(fairness_page(found, in_lab), encoding="utf-8")
+    if options.lab and in_lab is not None:
+        show(options, in_lab, fairness_lab_json, fairness_lab_screen)
+    else:
+        show(options, found, fairness_json, fairness_screen)
     return 0
 
 

@@ -102,13 +102,13 @@ class Case:
         text += node("client", window if self.way == "up" else "") + node("router")
         text += link("down", "router", "client", rates["down"], RADIO_MS / 2, self.queue("down"))
         text += link("up", "client", "router", rates["up"], RADIO_MS / 2, self.queue("up"))
-        for server, base in (("near", NEAR_MS), ("far", FAR_MS)):
+        for server, base in (("server-near", NEAR_MS), ("server-far", FAR_MS)):
             wire = (base - RADIO_MS) / 2
             text += node(server)
             text += link(f"{server}-down", server, "router", "1 Gbit/s", wire, OPEN)
             text += link(f"{server}-up", "router", server, "1 Gbit/s", wire, OPEN)
         for flow in range(self.flows):
-            server = "far" if self.base_ms(flow) == FAR_MS else "near"
+            server = "server-far" if self.base_ms(flow) == FAR_MS else "server-near"
             ends = (server, "client") if self.way == "down" else ("client", server)
             start = flow * STAGGER_S if self.staggered else 0
             text += f"""[[flow]]

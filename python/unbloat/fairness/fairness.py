@@ -25,6 +25,7 @@ from unbloat.fairness.cases import (
 from unbloat.front.case import digest, simulated, waits_ms
 from unbloat.front.store import Store
 from unbloat.run.figures import Figures, statistics
+from unbloat.run.run import Run
 
 NAMES = ("way", "flows", "starts", "rtts", "control")
 
@@ -77,7 +78,7 @@ def fairness(
             progress(done, len(every))
         runs = kept.runs(case.key, settings(case))
         if runs is None and not only_stored:
-            runs = shared(case) if isinstance(case, Case) else both(case)
+            runs = measured(case, simulated(case.scenario()))
             kept.put(case.key, settings(case), runs)
         if runs is not None:
             results[case.key] = runs
@@ -94,9 +95,13 @@ def settings(case: Case | BothWays) -> str:
     return digest(case.scenario())
 
 
-def shared(case: Case) -> list[Any]:
+def measured(case: Case | BothWays, run: Run) -> list[Any]:
+    """What is stored of a run, in the simulator or in the lab."""
+    return shared(case, run) if isinstance(case, Case) else both(run)
+
+
+def shared(case: Case, run: Run) -> list[Any]:
     """Goodputs in kbit/s, per flow and second, and the flows' median RTTs."""
-    run = simulated(case.scenario())
     figures = Figures(run)
     goodputs, rtts = [], []
     rows = run.samples().select(["flow", "t_s", "delivered_bytes", "rtt_ms"]).to_pylist()
@@ -113,9 +118,8 @@ def shared(case: Case) -> list[Any]:
     return [goodputs, rtts]
 
 
-def both(case: BothWays) -> list[Any]:
+def both(run: Run) -> list[Any]:
     """Goodput of upload and download in bit/s, and p95 of the ping."""
-    run = simulated(case.scenario())
     figures = Figures(run)
     found = []
     rows = run.samples().select(["flow", "t_s", "delivered_bytes"]).to_pylist()

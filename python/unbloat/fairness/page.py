@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import groupby
 
 from unbloat.fairness.fairness import Fairness
 from unbloat.fairness.judge import BothVerdict, judge_groups
+from unbloat.fairness.lab import FairnessInLab
+from unbloat.fairness.lab_page import lab_section
+from unbloat.fairness.lab_page import markdown as table
 from unbloat.fairness.text import TITLES, alone_rows, both_row, row
 
 HEAD = """\
 # Fairness
 
 How several flows with the same control share a bottleneck of 20 Mbit/s down or 8 Mbit/s up. Written by `make front`
-(`unbloat reproduce fairness`), which [commands/reproduce.md](../commands/reproduce.md#fairness) describes. All runs are in the simulator.
+(`unbloat reproduce fairness`), which [commands/reproduce.md](../commands/reproduce.md#fairness) describes. The runs are
+in the simulator; the last section is of the lab.
 
 The goals were fixed before the first run. Jain's index of the goodputs is at least 0.9 within 20 s of the last start, and from then on.
 Every flow's median RTT is at most λ base RTTs and a tenth. A flow alone loses nothing.
@@ -24,7 +27,7 @@ Without a window law nothing bounds the RTT.
 """
 
 
-def fairness_page(found: Fairness) -> str:
+def fairness_page(found: Fairness, lab: FairnessInLab | None = None) -> str:
     """The page."""
     text = HEAD
     for way, groups in groupby(judge_groups(found.shared), key=lambda group: group.way):
@@ -40,10 +43,5 @@ def fairness_page(found: Fairness) -> str:
         " ping is at most 100 ms.\n\n"
     )
     rows = [both_row(BothVerdict(both)) for both in found.both]
-    return text + table(("control", "upload", "of alone", "download", "ping p95", "goal"), rows)
-
-
-def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """In Markdown."""
-    lines = [titles, ["---"] * len(titles), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    text += table(("control", "upload", "of alone", "download", "ping p95", "goal"), rows)
+    return text + (lab_section(lab) if lab is not None else "")

@@ -98,16 +98,7 @@ def fairness_json(found: Fairness) -> dict[str, Any]:
         "format": 1,
         "cases": [
             dict(zip(("way", "flows", "starts", "rtts", "control"), one.case.key, strict=True))
-            | {
-                "jain": verdict.jain,
-                "jain_per_second": per_second(one.goodputs),
-                "holds_s": verdict.holds_s,
-                "least_share": verdict.smallest,
-                "rtt_over_base": verdict.rtt_share,
-                "rtt_bound": verdict.rtt_bound,
-                "fair": verdict.fair,
-                "rtt_ok": verdict.short,
-            }
+            | shared_json(verdict)
             for verdict in judge_all(found.shared)
             for one in (verdict.shared,)
         ],
@@ -120,15 +111,31 @@ def fairness_json(found: Fairness) -> dict[str, Any]:
             }
             for verdict in judge_alone(found.shared)
         ],
-        "both_ways": [
-            {
-                "control": both.name,
-                "upload_alone_bps": both.alone_bps,
-                "upload_bps": both.upload_bps,
-                "download_bps": both.download_bps,
-                "ping_p95_ms": both.ping_p95_ms,
-                "reaches": BothVerdict(both).reaches,
-            }
-            for both in found.both
-        ],
+        "both_ways": [{"control": both.name} | both_json(BothVerdict(both)) for both in found.both],
+    }
+
+
+def shared_json(verdict: SharedVerdict) -> dict[str, Any]:
+    """A case of several flows."""
+    return {
+        "jain": verdict.jain,
+        "jain_per_second": per_second(verdict.shared.goodputs),
+        "holds_s": verdict.holds_s,
+        "least_share": verdict.smallest,
+        "rtt_over_base": verdict.rtt_share,
+        "rtt_bound": verdict.rtt_bound,
+        "fair": verdict.fair,
+        "rtt_ok": verdict.short,
+    }
+
+
+def both_json(verdict: BothVerdict) -> dict[str, Any]:
+    """Both ways under one control."""
+    both = verdict.both
+    return {
+        "upload_alone_bps": both.alone_bps,
+        "upload_bps": both.upload_bps,
+        "download_bps": both.download_bps,
+        "ping_p95_ms": both.ping_p95_ms,
+        "reaches": verdict.reaches,
     }
