@@ -78,7 +78,7 @@ def fairness_in_lab(
     every: list[LabCase] = [*cases, *both_ways]
     if only_stored:
         every = [case for case in every if stored(kept, case)]
-    now = {case: measured(case, simulated(case.scenario())) for case in every}
+    now = {case.key: measured(case, simulated(case.scenario())) for case in every}
     if not only_stored:
         need_root()
         code = commit()  # of what was imported; a later change of the tree is not what runs
@@ -87,18 +87,18 @@ def fairness_in_lab(
             case
             for number in range(repeat)
             for case in every
-            if len(present(stored(kept, case), now[case])) <= number
+            if len(present(stored(kept, case), now[case.key])) <= number
         ]
         for done, case in enumerate(missing):
-            runs = present(stored(kept, case), now[case])
+            runs = present(stored(kept, case), now[case.key])
             run = in_lab(case, len(runs) + 1, part(progress, done, len(missing)))
-            run |= {"commit": code, "simulator": compared(now[case])}
+            run |= {"commit": code, "simulator": compared(now[case.key])}
             kept.put(case.key, settings(case), [*runs, run])
     return FairnessInLab(
         [
             SharedInLab(
                 [judge_shared(Shared(case, *run["found"])) for run in stored(kept, case)],
-                judge_shared(Shared(case, *now[case])),
+                judge_shared(Shared(case, *now[case.key])),
             )
             for case in every
             if isinstance(case, Case)
@@ -114,10 +114,10 @@ def fairness_in_lab(
 
 
 def both_in_lab(
-    cases: Sequence[BothWays], kept: Store, now: dict[LabCase, list[Any]]
+    cases: Sequence[BothWays], kept: Store, now: dict[tuple[str, ...], list[Any]]
 ) -> list[BothInLab]:
     """The upload alone and beside the download, of each repetition."""
-    simulator = paired(cases, {case.key: now[case] for case in cases})
+    simulator = paired(cases, now)
     repeats = max((len(stored(kept, case)) for case in cases), default=0)
     found: dict[str, list[Both]] = {}
     for number in range(repeats):
