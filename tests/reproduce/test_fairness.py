@@ -148,7 +148,7 @@ def test_a_sample_of_the_page_is_what_a_run_gives(sharing: Sharing) -> None:
     )
     stored = Store(STORED, NAMES).runs(case.key, settings(case))
     assert stored is not None, "make front"
-    goodputs, rtts = shared(case)
+    goodputs, rtts = shared(case, simulated(case.scenario()))
     for ours, theirs in zip(goodputs, stored[0], strict=True):
         assert sum(ours) == pytest.approx(sum(theirs), rel=0.02)
     assert rtts == pytest.approx(stored[1], rel=0.02)

@@ -180,6 +180,8 @@ class BothWays:
         text = f"""name = "both ways"
 duration = "{BOTH_S} s"
 bin = "1 s"
+[lab]
+gate = "agent"
 [link.up]
 rate = "2 Mbit/s"
 delay = "30 ms"
