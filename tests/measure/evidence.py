@@ -1,4 +1,5 @@
-"""`make measure-evidence`: runs of `unbloat measure` on nine paths beside the emulator's own log of its queues, as a page.
+"""`make measure-evidence`: runs of `unbloat measure` on nine paths beside the emulator's own log of its queues, and on three
+rows of links of which one is slow, as a page.
 
 Each run measures down, up and both. A row is one phase of one path: the true p95 of the graded direction, how many runs were
 within max(5 ms, 10 %) of theirs, and how many printed the true grade, alone or as one of two. Runs whose grade was
@@ -18,6 +19,7 @@ from typing import Any
 
 from path import Link, MeasuredPath, Queue, near, p95
 from requirements import SHARED
+from series import Series
 
 Case = dict[str, Any]
 HEAD = """# Accuracy of unbloat measure
@@ -33,6 +35,21 @@ truth where one of the queues is FQ-CoDel.
 | path, Mbit/s | phase | true p95, median | its grade | within | right | alone | withheld |
 |---|---|---|---|---|---|---|---|
 """
+PLACES = """
+## The place of the queue
+
+Client, home router, provider's router and server in a row ([`tests/measure/series.py`](../../tests/measure/series.py)): one of the three links has 8 Mbit/s up and 20 down with a deep
+buffer, the others 100 Mbit/s. The routers are Linux and limit their answers as it does by default. *right*: the two hops around that link were named, and no others;
+*wider*: the named range holds that link.
+
+| slow link | phase | right | wider | wrong | unknown |
+|---|---|---|---|---|---|
+"""
+SLOW = (
+    "series: the first link is slow",
+    "series: the second link is slow",
+    "series: the third link is slow",
+)
 GRADES = ((5, "A+"), (30, "A"), (60, "B"), (200, "C"), (400, "D"))
 FQ_CODEL = '{ kind = "fq_codel" }'
 WIDE = Link(50, 1000, queue=FQ_CODEL)
@@ -118,6 +135,41 @@ def measured(name: str, number: int) -> Iterator[Case]:
         }
 
 
+def placed(name: str, number: int) -> Iterator[Case]:
+    """One run on links in a row: a case for each phase of one direction."""
+    slow = SLOW.index(name)
+    with tempfile.TemporaryDirectory() as folder, Series(Path(folder), slow) as made:
+        made.serve()
+        result = made.measure("--phases", "down,up")
+    for phase in result["phases"]:
+        yield {
+            "path": name,
+            "run": number,
+            "phase": phase["phase"],
+            "true": [slow, slow + 1 if slow + 1 < len(SLOW) else None],
+            "place": phase["place"] and [phase["place"]["after"], phase["place"]["before"]],
+            "why": phase["place_why"],
+        }
+
+
+def place_row(cases: list[Case]) -> str:
+    """A line of the table of places."""
+    far = len(SLOW)
+    known = [case for case in cases if case["place"] is not None]
+    right = [case for case in known if case["place"] == case["true"]]
+    wider = [
+        case
+        for case in known
+        if case["place"] != case["true"]
+        and case["place"][0] <= case["true"][0]
+        and (case["place"][1] or far) >= (case["true"][1] or far)
+    ]
+    return (
+        f"| {cases[0]['path'].removeprefix('series: ')} | {cases[0]['phase']} | {len(right)} of {len(cases)} | "
+        f"{len(wider)} | {len(known) - len(right) - len(wider)} | {len(cases) - len(known)} |"
+    )
+
+
 def row(cases: list[Case]) -> str:
     """A line of the table, for one phase of one path."""
     trues = [float("inf") if case["true_ms"] == "lost" else case["true_ms"] for case in cases]
@@ -139,7 +191,10 @@ def page(cases: list[Case]) -> str:
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
         groups.setdefault((case["path"], case["phase"]), []).append(case)
-    return HEAD + "\n".join(row(group) for group in groups.values()) + "\n"
+    delays = [row(group) for (path, _), group in groups.items() if path not in SLOW]
+    places = [place_row(group) for (path, _), group in groups.items() if path in SLOW]
+    text = HEAD + "\n".join(delays) + "\n"
+    return text + (PLACES + "\n".join(places) + "\n" if places else "")
 
 
 def main() -> None:
@@ -153,13 +208,13 @@ def main() -> None:
     text = given.store.read_text() if given.store.exists() else ""
     cases: list[Case] = [json.loads(line) for line in text.splitlines()]
     with tempfile.TemporaryDirectory() as folder:
-        names = list(paths(Path(folder)))
+        names = [*paths(Path(folder)), *SLOW]
     done = {(case["path"], case["run"]) for case in cases}
     missing = [
         (name, run) for run in range(given.runs) for name in names if (name, run) not in done
     ]
     for name, run in missing[: given.at_most]:
-        new = list(measured(name, run))
+        new = list((placed if name in SLOW else measured)(name, run))
         cases += new
         with given.store.open("a") as store:
             store.writelines(f"{json.dumps(case)}\n" for case in new)

@@ -14,7 +14,7 @@ from unbloat.fairness import lab as lab_module
 from unbloat.fairness.cases import BOTH_WAYS, BothWays, Case
 from unbloat.fairness.fairness import NAMES, Fairness
 from unbloat.fairness.lab import LAB_CASES, FairnessInLab, fairness_in_lab, in_lab
-from unbloat.fairness.lab_page import lab_section
+from unbloat.fairness.lab_page import fairness_lab_section
 from unbloat.fairness.page import fairness_page
 from unbloat.front.store import Store
 from unbloat.lab.agent.config import cures
@@ -138,7 +138,7 @@ def test_the_section_has_each_case_beside_the_simulator(runs: list[str]) -> None
     assert acks.split(" | ")[1:3] == ["1.70 Mbit/s", "0.89 ×"]
     assert acks.endswith("| 2 of 2 |")
     assert "2026-01-02" in text
-    assert lab_section(FairnessInLab([], [], [])) == ""
+    assert fairness_lab_section(FairnessInLab([], [], [])) == ""
 
 
 def test_the_command_prints_80_columns(

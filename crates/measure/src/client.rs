@@ -1,6 +1,7 @@
 //! The client: connects, leads the phases, and evaluates what it saw.
 
 mod control;
+mod hop_prober;
 mod loads;
 mod prober;
 mod progress;

@@ -4,12 +4,13 @@
 //! `bufferbloat` of `unbloat analyze`; a cure is worth its trouble from grade B on · action: a list, the nearest first:
 //! this host, the sender, the router.
 //!
-//! On which device the queue stands is not known here: a smart queue helps only on the router whose uplink or downlink
-//! is the slow link.
+//! A smart queue helps only on the device in front of the slow link. Where routers answer, the place of the queue is known
+//! (`hops`), and that device is named.
 
 use flow::diagnose::grade::grade;
 use serde::Serialize;
 
+use crate::hops::Hop;
 use crate::outcome::PhaseOutcome;
 
 /// A smart queue has to be the bottleneck, a little below the link's rate; the share that CAKE's documentation
@@ -24,19 +25,19 @@ pub struct Cure {
     /// Its name.
     pub name: &'static str,
     /// Where it acts.
-    pub on: &'static str,
+    pub on: String,
     /// What to type there; `None`: a setting of the device.
     pub command: Option<String>,
     /// What it does.
     pub effect: &'static str,
 }
 
-/// Cures for what the phases show.
-pub fn cures(phases: &[PhaseOutcome]) -> Vec<Cure> {
-    phases.iter().flat_map(of_phase).collect()
+/// Cures for what the phases show; `hops`: the routers on the way.
+pub fn cures(phases: &[PhaseOutcome], hops: &[Hop]) -> Vec<Cure> {
+    phases.iter().flat_map(|phase| of_phase(phase, hops)).collect()
 }
 
-fn of_phase(phase: &PhaseOutcome) -> Vec<Cure> {
+fn of_phase(phase: &PhaseOutcome, hops: &[Hop]) -> Vec<Cure> {
     let (delay, goodput) = match phase.phase {
         "down" => (&phase.delay_down, phase.goodput_down_bps),
         "up" => (&phase.delay_up, phase.goodput_up_bps),
@@ -56,7 +57,7 @@ fn of_phase(phase: &PhaseOutcome) -> Vec<Cure> {
         Cure {
             direction,
             name: "receive windows (DRWA)",
-            on: "this host",
+            on: "this host".to_owned(),
             command: Some("sudo unbloat agent on --set receive.lambda=1.5".to_owned()),
             effect: "downloads of this host stop filling the queue",
         }
@@ -64,7 +65,7 @@ fn of_phase(phase: &PhaseOutcome) -> Vec<Cure> {
         Cure {
             direction,
             name: "ACK windows (DRWA), the gate (QCUT) with a modem",
-            on: "this host",
+            on: "this host".to_owned(),
             command: Some("sudo unbloat agent on".to_owned()),
             effect: "uploads of this host stop filling the queue",
         }
@@ -75,24 +76,47 @@ fn of_phase(phase: &PhaseOutcome) -> Vec<Cure> {
         found.push(Cure {
             direction,
             name: "BBR",
-            on: if down { "the server" } else { "this host" },
+            on: if down { "the server" } else { "this host" }.to_owned(),
             command: Some("sudo sysctl net.ipv4.tcp_congestion_control=bbr".to_owned()),
             effect: "the sender keeps little more in flight than the path holds",
         });
     }
     let rate = goodput.map(|bps| bps * BELOW / 1e6).filter(|mbit| *mbit >= 0.1);
-    found.push(Cure {
-        direction,
-        name: "a smart queue (CAKE or fq_codel)",
-        on: if down {
-            "the router, on what comes from the provider"
-        } else {
-            "the router, on its uplink"
+    let shaped = |device| {
+        rate.map(|mbit| format!("tc qdisc replace dev {device} root cake bandwidth {mbit:.1}mbit"))
+    };
+    let name = "a smart queue (CAKE or fq_codel)";
+    let router = |address: Option<&Hop>| match address {
+        Some(hop) => format!("the router {}", hop.address),
+        None => "the router".to_owned(),
+    };
+    let first = hops.first().filter(|hop| hop.hop == 1);
+    found.push(match phase.place.as_ref().map(|place| (place.after, place.before)) {
+        // On Wi-Fi its rate varies, and fq_codel needs none.
+        Some((0, Some(1))) if down => Cure {
+            direction,
+            name,
+            on: format!("{}, on its Wi-Fi or cable to this host", router(first)),
+            command: None,
+            effect: "short queues for what this host downloads",
         },
-        command: rate
-            .filter(|_| !down)
-            .map(|mbit| format!("tc qdisc replace dev UPLINK root cake bandwidth {mbit:.1}mbit")),
-        effect: "short queues for every device behind the router",
+        Some((0, Some(1))) => Cure {
+            direction,
+            name,
+            on: "this host, on the device of its uplink".to_owned(),
+            command: shaped("DEVICE"),
+            effect: "short queues for every program of this host",
+        },
+        _ => Cure {
+            direction,
+            name,
+            on: match down {
+                true => format!("{}, on what comes from the provider", router(first)),
+                false => format!("{}, on its uplink", router(first)),
+            },
+            command: shaped("UPLINK").filter(|_| !down),
+            effect: "short queues for every device behind the router",
+        },
     });
     found
 }
@@ -101,6 +125,7 @@ fn of_phase(phase: &PhaseOutcome) -> Vec<Cure> {
 mod tests {
     use super::*;
     use crate::figures::Quantile;
+    use crate::hops::Place;
     use crate::outcome::{Delay, Grade};
     use crate::seen::Stream;
     use crate::wire::data::Direction;
@@ -132,13 +157,15 @@ mod tests {
             delay_down: Some(delay.clone()),
             delay_up: Some(delay),
             delay_rtt: None,
+            place: None,
+            place_why: None,
             streams: vec![Stream::new(direction, info, None)],
         }
     }
 
     #[test]
     fn a_bloated_uplink_is_cured_here_at_the_sender_or_at_the_router() {
-        let found = cures(&[phase("down", 4.0, "cubic"), phase("up", 300.0, "cubic")]);
+        let found = cures(&[phase("down", 4.0, "cubic"), phase("up", 300.0, "cubic")], &[]);
         assert!(found.iter().all(|cure| cure.direction == "up"));
         let commands: Vec<_> = found.iter().filter_map(|cure| cure.command.as_deref()).collect();
         assert_eq!(
@@ -152,8 +179,29 @@ mod tests {
     }
 
     #[test]
+    fn the_smart_queue_is_on_the_device_in_front_of_the_slow_link() {
+        let home = Hop { hop: 1, address: [192, 168, 1, 1].into(), rtt_min_ms: 1.0 };
+        let on = |name: &'static str, after, before| {
+            let place = Place { after, before, share: 1.0, device: "" };
+            let phase = PhaseOutcome { place: Some(place), ..phase(name, 300.0, "cubic") };
+            cures(&[phase], std::slice::from_ref(&home)).pop().map(|cure| cure.on)
+        };
+        let said = |name, after, before| on(name, after, before).unwrap_or_default();
+        assert_eq!(said("up", 0, Some(1)), "this host, on the device of its uplink");
+        assert_eq!(
+            said("down", 0, Some(1)),
+            "the router 192.168.1.1, on its Wi-Fi or cable to this host"
+        );
+        assert_eq!(said("up", 1, Some(2)), "the router 192.168.1.1, on its uplink");
+        assert_eq!(
+            said("down", 1, Some(2)),
+            "the router 192.168.1.1, on what comes from the provider"
+        );
+    }
+
+    #[test]
     fn short_queues_need_no_cure_and_bbr_is_not_recommended_to_bbr() {
-        assert!(cures(&[phase("up", 29.0, "cubic")]).is_empty());
-        assert!(cures(&[phase("down", 90.0, "bbr")]).iter().all(|cure| cure.name != "BBR"));
+        assert!(cures(&[phase("up", 29.0, "cubic")], &[]).is_empty());
+        assert!(cures(&[phase("down", 90.0, "bbr")], &[]).iter().all(|cure| cure.name != "BBR"));
     }
 }

@@ -1,13 +1,15 @@
 //! Delay per direction under load, between this host and another.
 //!
 //! A client loads the path to a server, down, up and both at once, and sends small probes of its own meanwhile. What is
-//! decided here reads no clock and no socket: `delay`, `losses`, `saturation`, `figures`.
+//! decided here reads no clock and no socket: `delay`, `losses`, `saturation`, `figures`, `hops`.
 
 pub mod client;
 pub mod clock;
 pub mod cure;
 pub mod delay;
+pub mod expired;
 pub mod figures;
+pub mod hops;
 pub mod load;
 pub mod losses;
 pub mod metered;

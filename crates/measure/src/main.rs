@@ -237,7 +237,7 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         Failure::NoServer(_) => End(3, failure.to_string()),
         Failure::Refused(_) => End(4, failure.to_string()),
     })?;
-    let found = cures(&outcome.phases);
+    let found = cures(&outcome.phases, &outcome.hops);
     if args.json {
         let mut value = serde_json::json!({"host": options.host, "cures": found});
         if let (Some(all), Ok(serde_json::Value::Object(part))) =

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 
 use crate::delay::{Clocks, Queue, Times, When};
 use crate::figures::{Figures, Quantile, Verdict};
+use crate::hops::{Hop, Place, hops, place};
 use crate::losses::{Fate, fates};
 use crate::seen::{Kind, Load, Phase, Seen, Stream};
 use crate::wire::data::Direction;
@@ -27,6 +28,8 @@ pub struct Outcome {
     pub clock_skew_ppm: Option<f64>,
     /// The path changed during the test, so that directions cannot be separated.
     pub path_changed: bool,
+    /// Routers on the way that answer, nearest first.
+    pub hops: Vec<Hop>,
     /// The loaded phases.
     pub phases: Vec<PhaseOutcome>,
 }
@@ -56,6 +59,10 @@ pub struct PhaseOutcome {
     pub delay_up: Option<Delay>,
     /// Added delay of the round trip.
     pub delay_rtt: Option<Delay>,
+    /// Where the queue of a phase of one direction stands.
+    pub place: Option<Place>,
+    /// Why that is not known.
+    pub place_why: Option<String>,
     /// The streams.
     pub streams: Vec<Stream>,
 }
@@ -213,6 +220,7 @@ impl Outcome {
         let clocks = Clocks::fit(&answered);
         let change = clocks.and_then(|clocks| clocks.path_change(&answered));
         let path_changed = change.is_some_and(|change| change.is_large());
+        let hops = hops(&seen.hops);
         let phases = clocks.map_or_else(Vec::new, |clocks| {
             let up: Vec<(i64, u64)> =
                 seen.up.iter().map(|(t, bytes)| (clocks.on_client(*t), *bytes)).collect();
@@ -223,8 +231,14 @@ impl Outcome {
                 .iter()
                 .filter_map(|step| {
                     let Kind::Load(load) = &step.kind else { return None };
-                    let evaluated =
-                        Evaluated { seen: &seen, clocks, up: &up, fates: &fates, path_changed };
+                    let evaluated = Evaluated {
+                        seen: &seen,
+                        clocks,
+                        up: &up,
+                        fates: &fates,
+                        path_changed,
+                        hops: &hops,
+                    };
                     evaluated.phase(load, step.until, rng)
                 })
                 .collect()
@@ -235,6 +249,7 @@ impl Outcome {
             rtt_min_ms: clocks.map(|clocks| clocks.rtt_ms()),
             clock_skew_ppm: clocks.map(|clocks| clocks.skew * 1e6),
             path_changed,
+            hops,
             phases,
         }
     }
@@ -251,6 +266,7 @@ struct Evaluated<'a> {
     up: &'a [(i64, u64)],
     fates: &'a [Fate],
     path_changed: bool,
+    hops: &'a [Hop],
 }
 
 impl Evaluated<'_> {
@@ -282,6 +298,12 @@ impl Evaluated<'_> {
         let unix = |t: i64| (self.seen.unix.1 + (t - self.seen.unix.0)) as f64 / 1e9;
         let loads = |direction| load.phase.directions().contains(&direction);
         let total = self.clocks.rtt_ms() + rtt.as_ref()?.p95.ms;
+        // In `both` the link of either queue would be later.
+        let place = (load.phase != Phase::Both).then(|| {
+            let added_ms = rtt.as_ref().map_or(0.0, |figures| figures.p50.ms);
+            let up = load.phase == Phase::Up;
+            place(&self.seen.hops, self.hops, (from, until), added_ms, up, rng)
+        });
         Some(PhaseOutcome {
             phase: load.phase.name(),
             grade: Grade::new(of, &verdict),
@@ -295,6 +317,8 @@ impl Evaluated<'_> {
             delay_down: down.as_ref().map(Delay::from),
             delay_up: up.as_ref().map(Delay::from),
             delay_rtt: rtt.as_ref().map(Delay::from),
+            place: place.clone().and_then(Result::ok),
+            place_why: place.and_then(Result::err).map(|why| why.to_string()),
             streams: load.streams.clone(),
         })
     }
@@ -331,6 +355,7 @@ mod tests {
         let step = |kind, from, until| Step { kind, from: from * S, until: until * S };
         Seen {
             records,
+            hops: Vec::new(),
             steps: vec![
                 step(Kind::Idle(When::Before), 50, 53),
                 step(Kind::Load(load), 53, 63),

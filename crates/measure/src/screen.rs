@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::client::Progress;
 use crate::cure::Cure;
 use crate::figures::Quantile;
+use crate::hops::{Hop, Place};
 use crate::outcome::{Delay, Outcome, PhaseOutcome};
 
 /// Shares of the busy time below this did not limit a transfer.
@@ -113,7 +114,7 @@ pub fn screen(host: &str, outcome: &Outcome, cures: &[Cure]) -> String {
         let _ = writeln!(text, "Unloaded RTT to {host}: {} ms.", ms(rtt));
     }
     for phase in &outcome.phases {
-        lines_of(phase, &mut text);
+        lines_of(phase, &outcome.hops, &mut text);
     }
     if let Some(why) = &outcome.ended {
         let _ = writeln!(text, "Incomplete: {why}.");
@@ -128,12 +129,35 @@ pub fn screen(host: &str, outcome: &Outcome, cures: &[Cure]) -> String {
     text
 }
 
-fn lines_of(phase: &PhaseOutcome, text: &mut String) {
+/// A hop, by number and address.
+fn hop(number: u8, hops: &[Hop]) -> String {
+    let address = hops.iter().find(|hop| hop.hop == number).map(|hop| hop.address);
+    address.map_or_else(|| format!("hop {number}"), |at| format!("hop {number} ({at})"))
+}
+
+/// Between which hops a queue stands.
+fn between(place: &Place, hops: &[Hop]) -> String {
+    let after = match place.after {
+        0 => "this host".to_owned(),
+        number => hop(number, hops),
+    };
+    let before = match place.before {
+        None => "the server".to_owned(),
+        Some(number) => hop(number, hops),
+    };
+    format!("between {after} and {before}")
+}
+
+fn lines_of(phase: &PhaseOutcome, hops: &[Hop], text: &mut String) {
     let name = title(phase.phase);
     if let Some(why) = &phase.grade.why {
         let _ = writeln!(text, "{name}: no grade: {why}.");
     }
     let _ = writeln!(text, "{name}: {}.", phase.usability);
+    if let Some(place) = &phase.place {
+        let _ = writeln!(text, "{name}: the queue stands {},", between(place, hops));
+        let _ = writeln!(text, "  at {}.", place.device);
+    }
     let loss = |delay: &Option<Delay>| delay.as_ref().map_or(0.0, |delay| delay.loss);
     let (down, up) = (loss(&phase.delay_down), loss(&phase.delay_up));
     if down > 0.0 || up > 0.0 {

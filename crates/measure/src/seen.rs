@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::delay::{Times, When};
+use crate::hops::HopProbe;
 use crate::wire::data::Direction;
 use crate::wire::message::StreamInfo;
 
@@ -130,6 +131,8 @@ impl Stream {
 pub struct Seen {
     /// Every probe.
     pub records: Vec<Record>,
+    /// Every probe that expires on the way.
+    pub hops: Vec<HopProbe>,
     /// Every step.
     pub steps: Vec<Step>,
     /// Bytes that the client had received, by its clock.

@@ -13,8 +13,7 @@ from unbloat.cli.output import need_writable, writing
 from unbloat.errors import UnbloatError
 from unbloat.fairness.fairness import fairness
 from unbloat.fairness.lab import fairness_in_lab
-from unbloat.fairness.lab_page import lab_json as fairness_lab_json
-from unbloat.fairness.lab_page import lab_screen as fairness_lab_screen
+from unbloat.fairness.lab_page import fairness_lab_json, fairness_lab_screen
 from unbloat.fairness.page import fairness_page
 from unbloat.fairness.text import fairness_json, fairness_screen
 from unbloat.front.chart import chart

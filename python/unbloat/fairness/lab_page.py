@@ -32,7 +32,7 @@ BOTH = (
 )
 
 
-def lab_section(lab: FairnessInLab) -> str:
+def fairness_lab_section(lab: FairnessInLab) -> str:
     """The section; none where the lab has no run."""
     if not lab.runs:
         return ""
@@ -99,7 +99,7 @@ def both_cells(one: BothInLab) -> tuple[str, ...]:
     )
 
 
-def lab_screen(terminal: Terminal, lab: FairnessInLab) -> None:
+def fairness_lab_screen(terminal: Terminal, lab: FairnessInLab) -> None:
     """Prints it."""
     terminal.line()
     titles = ("way", "flows", "RTT", "control", "Jain", "least", "RTT / base", "fair", "RTT ok")
@@ -125,7 +125,7 @@ def lab_screen(terminal: Terminal, lab: FairnessInLab) -> None:
     )
 
 
-def lab_json(lab: FairnessInLab) -> dict[str, Any]:
+def fairness_lab_json(lab: FairnessInLab) -> dict[str, Any]:
     """As `--json` prints it."""
     return {
         "format": 1,

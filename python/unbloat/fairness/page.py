@@ -7,8 +7,7 @@ from itertools import groupby
 from unbloat.fairness.fairness import Fairness
 from unbloat.fairness.judge import BothVerdict, judge_groups
 from unbloat.fairness.lab import FairnessInLab
-from unbloat.fairness.lab_page import lab_section
-from unbloat.fairness.lab_page import markdown as table
+from unbloat.fairness.lab_page import fairness_lab_section, markdown
 from unbloat.fairness.text import TITLES, alone_rows, both_row, row
 
 HEAD = """\
@@ -34,14 +33,14 @@ def fairness_page(found: Fairness, lab: FairnessInLab | None = None) -> str:
         text += f"\n## {way.capitalize()}\n"
         for group in groups:
             text += f"\n### {group.control}, {way}\n\nFair in {group.fair} of {len(group.verdicts)} cases.\n\n"
-            text += table(TITLES, [row(verdict) for verdict in group.verdicts])
+            text += markdown(TITLES, [row(verdict) for verdict in group.verdicts])
     text += "\n## A flow alone\n\n"
-    text += table(("control", "way", "of the untreated goodput", "kept"), alone_rows(found))
+    text += markdown(("control", "way", "of the untreated goodput", "kept"), alone_rows(found))
     text += (
         "\n## Both ways at once\n\nA download over 8 Mbit/s beside an upload over 2 Mbit/s of the same client, 60 ms of base RTT; gate and ACK-window"
         " rewriting with the receive window law for the download. The goal: the upload keeps 0.8 of its goodput alone, and p95 of the"
         " ping is at most 100 ms.\n\n"
     )
     rows = [both_row(BothVerdict(both)) for both in found.both]
-    text += table(("control", "upload", "of alone", "download", "ping p95", "goal"), rows)
-    return text + (lab_section(lab) if lab is not None else "")
+    text += markdown(("control", "upload", "of alone", "download", "ping p95", "goal"), rows)
+    return text + (fairness_lab_section(lab) if lab is not None else "")

@@ -12,8 +12,11 @@ use std::time::{Duration, Instant};
 use algo::Rng;
 
 use super::control::{Control, FromServer, locked};
+use super::hop_prober::Hops;
 use crate::clock::Clock;
 use crate::delay::Times;
+use crate::expired;
+use crate::hops::HopProbe;
 use crate::seen::Record;
 use crate::socket::{receive, stamped};
 use crate::wire::keys::Key;
@@ -29,6 +32,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Probes on their way.
 pub struct Prober {
     records: Arc<Mutex<Vec<Record>>>,
+    hops: Arc<Hops>,
     stop: Arc<AtomicBool>,
     sending: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -41,6 +45,8 @@ impl Prober {
         local.set_port(0);
         let socket = Arc::new(stamped(local, LOOK)?);
         socket.connect(control.server)?;
+        expired::listen(&socket)?;
+        let hops: Arc<Hops> = Arc::default();
         let records: Arc<Mutex<Vec<Record>>> = Arc::default();
         let (stop, sending) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
         let (session, key) = (control.session, control.key.clone());
@@ -61,8 +67,11 @@ impl Prober {
                         t1
                     };
                     let probe = Probe { answer: false, session, number, t1, t2: 0, t3: 0, had: 0 };
-                    // What the kernel does not take now is a lost probe.
-                    let _ = socket.send(&probe.write(&key));
+                    let bytes = probe.write(&key);
+                    // The first error may be that of a probe that expired. What the kernel then does not take is lost.
+                    if socket.send(&bytes).is_err() {
+                        let _ = socket.send(&bytes);
+                    }
                     number += 1;
                     let gap = (1.0 - JITTER + 2.0 * JITTER * rng.uniform()) / per_s;
                     // After a stop of this host there is no burst to catch up.
@@ -70,26 +79,50 @@ impl Prober {
                 }
             }
         };
+        let of_hops = {
+            let (socket, hops, sending) =
+                (Arc::clone(&socket), Arc::clone(&hops), Arc::clone(&sending));
+            move || hops.send(&socket, session, clock, || sending.load(Relaxed))
+        };
         let receiver = {
-            let (records, stop, from_server) =
-                (Arc::clone(&records), Arc::clone(&stop), Arc::clone(&control.from_server));
+            let (records, hops, stop, from_server) = (
+                Arc::clone(&records),
+                Arc::clone(&hops),
+                Arc::clone(&stop),
+                Arc::clone(&control.from_server),
+            );
             move || {
                 while !stop.load(Relaxed) {
-                    take_answer(&socket, session, &key, clock, &records, &from_server);
+                    let came = take_answer(&socket, session, &key, clock, &records, &from_server);
+                    if !hops.take(&socket, session, clock) && !came {
+                        // The server's port may be closed, and stays so for a moment.
+                        thread::sleep(Duration::from_millis(1));
+                    }
                 }
             }
         };
         Ok(Prober {
             records,
+            hops,
             stop,
             sending,
-            threads: vec![thread::spawn(sender), thread::spawn(receiver)],
+            threads: vec![thread::spawn(sender), thread::spawn(of_hops), thread::spawn(receiver)],
         })
     }
 
     /// All probes so far.
     pub fn records(&self) -> Vec<Record> {
         locked(&self.records).clone()
+    }
+
+    /// Asks each router so many times a second from now on.
+    pub fn pace_hops(&self, per_s: f64) {
+        self.hops.pace(per_s);
+    }
+
+    /// All probes so far that expire on the way.
+    pub fn hop_probes(&self) -> Vec<HopProbe> {
+        self.hops.probes()
     }
 
     /// Sends no more; answers still come.
@@ -109,6 +142,7 @@ impl Prober {
     }
 }
 
+/// Waits for a datagram, for the socket's time at most; whether one came.
 fn take_answer(
     socket: &UdpSocket,
     session: u64,
@@ -116,27 +150,23 @@ fn take_answer(
     clock: Clock,
     records: &Mutex<Vec<Record>>,
     from_server: &FromServer,
-) {
+) -> bool {
     let mut buffer = [0; LENGTH + 1];
-    let Ok(got) = receive(socket, &mut buffer) else {
-        // Nothing came, or an ICMP error: the server's port is closed, and stays so for a moment.
-        thread::sleep(Duration::from_millis(1));
-        return;
-    };
+    let Ok(got) = receive(socket, &mut buffer) else { return false };
     let t4 = clock.of_stamp(got.stamp);
-    let Ok(probe) = Probe::read(&buffer[..got.length], key) else { return };
+    let Ok(probe) = Probe::read(&buffer[..got.length], key) else { return true };
     if !probe.answer || probe.session != session {
-        return;
+        return true;
     }
     let mut records = locked(records);
-    let Some(record) = records.get_mut(probe.number as usize) else { return };
+    let Some(record) = records.get_mut(probe.number as usize) else { return true };
     // A copy that the network made, or an answer to another probe of this number, changes nothing.
     if record.answer.is_none() && record.t1 == probe.t1 {
         let times = Times { t1: record.t1, t2: probe.t2, t3: probe.t3, t4 };
-        if !times.is_plausible() {
-            return;
+        if times.is_plausible() {
+            record.answer = Some((times, probe.had));
+            from_server.alive();
         }
-        record.answer = Some((times, probe.had));
-        from_server.alive();
     }
+    true
 }

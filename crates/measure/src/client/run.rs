@@ -44,7 +44,12 @@ struct Timing {
     per_s: f64,
     first_streams: usize,
     growing: bool,
+    /// How often each router is asked while a load is measured.
+    hops_per_s: f64,
 }
+
+/// Idle, a router is asked so often. Linux then has most of its six answers left for the load.
+const IDLE_HOPS_PER_S: f64 = 1.0;
 
 /// Goodput of a loaded path varies by its congestion control's cycles within half a second; five seconds before and five
 /// while it is measured give a grade on most paths.
@@ -58,6 +63,7 @@ const THOROUGH: Timing = Timing {
     per_s: 50.0,
     first_streams: 1,
     growing: true,
+    hops_per_s: 2.0,
 };
 /// Twice the probes, so that two seconds have the 200 that a grade needs; eight streams, since there is no
 /// time to add some, and fewer do not fill a deep buffer in two seconds.
@@ -71,6 +77,8 @@ const QUICK: Timing = Timing {
     per_s: 100.0,
     first_streams: 8,
     growing: false,
+    // Two seconds have to give three answers.
+    hops_per_s: 3.0,
 };
 
 /// Measures the path to a server.
@@ -110,6 +118,7 @@ pub fn measure(
     if seen.ended.is_none() {
         wait_for_answers(&prober, &control);
     }
+    let hops = prober.hop_probes();
     let records = prober.end();
     if records.iter().all(|record| record.answer.is_none()) {
         let why = seen.ended.unwrap_or_else(|| "no probe was answered".to_owned());
@@ -120,7 +129,7 @@ pub fn measure(
     }
     let up =
         locked(&control.from_server.infos).iter().map(|info| (info.t_ns, info.up_bytes)).collect();
-    Ok(Outcome::of(Seen { records, up, ..seen }, &mut rng))
+    Ok(Outcome::of(Seen { records, hops, up, ..seen }, &mut rng))
 }
 
 fn wait_for_answers(prober: &Prober, control: &Control) {
@@ -199,9 +208,11 @@ impl Run<'_> {
         (self.step, self.step_ends) = ("idle", Instant::now() + length);
         let (from, begun) = (self.clock.now(), Instant::now());
         let mut fine = true;
+        self.prober.pace_hops(IDLE_HOPS_PER_S);
         while fine && begun.elapsed() < length {
             fine = self.tick();
         }
+        self.prober.pace_hops(0.0);
         self.seen.steps.push(Step { kind: Kind::Idle(when), from, until: self.clock.now() });
         fine
     }
@@ -293,8 +304,10 @@ impl Run<'_> {
             // Goodput is steady long before a given number of streams has filled a deep buffer; streams that are added fill it.
             if (load.steady && growing) || begun.elapsed() >= timing.settling {
                 load.measured = Some(self.clock.now());
+                self.prober.pace_hops(timing.hops_per_s);
             }
         }
+        self.prober.pace_hops(0.0);
         self.seen.steps.push(Step { kind: Kind::Load(load), from, until: self.clock.now() });
         self.loads.stop();
         self.control.say(&ToServer::Stop);

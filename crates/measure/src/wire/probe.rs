@@ -3,7 +3,7 @@
 //! | offset | field | |
 //! |---|---|---|
 //! | 0 | `UBP1` | |
-//! | 4 | u8 | 1 probe, 2 answer |
+//! | 4 | u8 | 1 probe, 2 answer, 3 a probe that expires on the way |
 //! | 5 | 3 bytes | zero |
 //! | 8 | u64 | session |
 //! | 16 | u32 | number of the probe |
@@ -14,6 +14,9 @@
 //! | 48 | u32 | probes that the server has had |
 //! | 52 | 20 bytes | zero |
 //! | 72 | 16 bytes | tag of all before |
+//!
+//! Of one that expires on the way, what follows the number is zero, and nothing signs it: routers quote little of it, and a
+//! server that gets one throws it away.
 //!
 //! Little endian, times in ns. Bytes that are zero now are reserved: a reader does not look at them, the tag covers them.
 
@@ -104,6 +107,24 @@ impl Probe {
     }
 }
 
+/// A probe that expires on the way, as it is sent.
+pub fn expiring(session: u64, number: u32) -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4] = 3;
+    bytes[8..16].copy_from_slice(&session.to_le_bytes());
+    bytes[16..20].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// The number of such a probe of this session, from what a router quotes of it.
+pub fn expiring_number(quoted: &[u8], session: u64) -> Option<u32> {
+    let head = quoted.first_chunk::<20>()?;
+    let number = [head[16], head[17], head[18], head[19]];
+    let same = head[..4] == MAGIC && head[4] == 3 && head[8..16] == session.to_le_bytes();
+    same.then(|| u32::from_le_bytes(number))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -112,6 +133,16 @@ mod tests {
 
     fn key(byte: u8) -> Key {
         Key::derived("token", &[byte; 16], &[2; 16])
+    }
+
+    #[test]
+    fn a_server_reads_no_probe_that_expires_and_a_client_knows_its_own() {
+        let bytes = expiring(7, 300);
+        assert_eq!(Probe::read(&bytes, &key(1)), Err(ProbeError::Foreign));
+        assert_eq!(expiring_number(&bytes, 7), Some(300));
+        assert_eq!(expiring_number(&bytes[..20], 7), Some(300));
+        assert_eq!(expiring_number(&bytes, 8), None);
+        assert_eq!(expiring_number(&bytes[..19], 7), None);
     }
 
     proptest! {

@@ -1,0 +1,86 @@
+"""Client, home router, provider's router and server in a row, with a slow link between two of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from path import PORT, TOKEN, Link
+
+from unbloat.lab.requirements import found
+from unbloat.lab.testbed import TIMEOUT_S, Testbed
+
+NODES = ("client", "home", "provider", "server")
+# Of each pair of neighbours the nearer one's address, then the farther one's.
+ADDRESSES = (
+    ("192.168.1.2", "192.168.1.1"),
+    ("100.64.0.2", "100.64.0.1"),
+    ("203.0.113.1", "203.0.113.5"),
+)
+HOPS = [ADDRESSES[0][1], ADDRESSES[1][1]]
+SERVER = ADDRESSES[-1][1]
+SLOW_UP, SLOW_DOWN, WIDE = Link(8, 200), Link(20, 500), Link(100, 1000)
+# Of each pair, one way.
+DELAY_MS = (1.0, 6.0, 4.0)
+
+
+class Series(Testbed):
+    """`slow`: the number of the slow pair, 0 next to the client."""
+
+    def __init__(self, folder: Path, slow: int) -> None:
+        sysctls = {
+            "net.ipv6.conf.default.disable_ipv6": "1",
+            "net.ipv4.conf.default.rp_filter": "0",
+        }
+        super().__init__(folder, *NODES, sysctls=sysctls)
+        self.slow = slow
+        self.program = found("unbloat-measure") or ""
+
+    def build(self) -> None:
+        """Addresses, routes, the emulator's clock."""
+        text = 'name = "series"\nduration = "100 s"\n'
+        text += "".join(f'[[node]]\nname = "{name}"\n' for name in NODES)
+        for pair, delay_ms in enumerate(DELAY_MS):
+            near, far = NODES[pair], NODES[pair + 1]
+            for start, end, slow in ((near, far, SLOW_UP), (far, near, SLOW_DOWN)):
+                link = slow if pair == self.slow else WIDE
+                text += f"""[[link]]
+name = "{start}-{end}"
+from = "{start}"
+to = "{end}"
+rate = "{link.mbps} Mbit/s"
+delay = "{delay_ms} ms"
+queue = {{ kind = "droptail", limit = "{link.queue_kb} KB" }}
+"""
+        text += '[[flow]]\nfrom = "client"\nto = "server"\n'
+        for device in self.emulate(text):
+            pair, farther = min(device.node, device.peer), int(device.node > device.peer)
+            own, peer = ADDRESSES[pair][farther], ADDRESSES[pair][1 - farther]
+            node = NODES[device.node]
+            self.address(node, device.name, f"{own}/32")
+            self.ip(node, f"route add {peer}/32 dev {device.name} src {own}")
+            # What is beyond that neighbour: the other pairs, and of them each address.
+            beyond = ADDRESSES[:pair] if farther else ADDRESSES[pair + 1 :]
+            for address in (one for both in beyond for one in both):
+                self.ip(node, f"route add {address}/32 via {peer} dev {device.name} src {own}")
+        for router in NODES[1:-1]:
+            self.sysctl(router, "net.ipv4.ip_forward", "1")
+        self.go()
+
+    def serve(self) -> subprocess.Popen[str]:
+        """A server that listens."""
+        file = self.folder / "token"
+        file.write_text(f"{TOKEN}\n")
+        server = self.start("server", self.program, "serve", "--token-file", str(file))
+        self.listens("server", PORT)
+        return server
+
+    def measure(self, *words: str) -> dict[str, Any]:
+        """Result of a client."""
+        client = self.start("client", self.program, SERVER, "--token", TOKEN, "--json", *words)
+        out, errors = client.communicate(timeout=TIMEOUT_S)
+        assert out, errors
+        result: dict[str, Any] = json.loads(out)
+        return result
