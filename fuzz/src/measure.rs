@@ -83,6 +83,10 @@ pub fn signed(bytes: &[u8]) {
         let read = Probe::read(&own, &key);
         assert!(read.is_ok_and(|probe| Probe::read(&probe.write(&key), &key) == Ok(probe)));
     }
+    if let Some(number) = probe::expiring_number(bytes, 7) {
+        let same = [&bytes[..5], &[0; 3][..], &bytes[8..20]].concat();
+        assert_eq!(probe::expiring(7, number)[..20], same[..]);
+    }
     let _ = unhex::<16>(&String::from_utf8_lossy(bytes));
 }
 

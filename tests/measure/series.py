@@ -19,23 +19,32 @@ ADDRESSES = (
     ("100.64.0.2", "100.64.0.1"),
     ("203.0.113.1", "203.0.113.5"),
 )
-HOPS = [ADDRESSES[0][1], ADDRESSES[1][1]]
-SERVER = ADDRESSES[-1][1]
+# The same of IPv6: a unique local prefix at home (RFC 4193), and the one for documentation (RFC 3849).
+ADDRESSES6 = (
+    ("fd00:1::2", "fd00:1::1"),
+    ("2001:db8:1::2", "2001:db8:1::1"),
+    ("2001:db8:2::1", "2001:db8:2::5"),
+)
 SLOW_UP, SLOW_DOWN, WIDE = Link(8, 200), Link(20, 500), Link(100, 1000)
 # Of each pair, one way.
 DELAY_MS = (1.0, 6.0, 4.0)
 
 
 class Series(Testbed):
-    """`slow`: the number of the slow pair, 0 next to the client."""
+    """`slow`: the number of the slow pair, 0 next to the client; `six`: over IPv6."""
 
-    def __init__(self, folder: Path, slow: int) -> None:
+    def __init__(self, folder: Path, slow: int, six: bool = False) -> None:
         sysctls = {
-            "net.ipv6.conf.default.disable_ipv6": "1",
+            "net.ipv6.conf.default.disable_ipv6": "0" if six else "1",
+            "net.ipv6.conf.default.accept_ra": "0",
             "net.ipv4.conf.default.rp_filter": "0",
         }
         super().__init__(folder, *NODES, sysctls=sysctls)
-        self.slow = slow
+        self.slow, self.six = slow, six
+        self.addresses = ADDRESSES6 if six else ADDRESSES
+        self.hops = [pair[1] for pair in self.addresses[:-1]]
+        """The routers, as the client sees them."""
+        self.server = self.addresses[-1][1]
         self.program = found("unbloat-measure") or ""
 
     def build(self) -> None:
@@ -57,16 +66,18 @@ queue = {{ kind = "droptail", limit = "{link.queue_kb} KB" }}
         text += '[[flow]]\nfrom = "client"\nto = "server"\n'
         for device in self.emulate(text):
             pair, farther = min(device.node, device.peer), int(device.node > device.peer)
-            own, peer = ADDRESSES[pair][farther], ADDRESSES[pair][1 - farther]
-            node = NODES[device.node]
-            self.address(node, device.name, f"{own}/32")
-            self.ip(node, f"route add {peer}/32 dev {device.name} src {own}")
+            own, peer = self.addresses[pair][farther], self.addresses[pair][1 - farther]
+            node, bits = NODES[device.node], 128 if self.six else 32
+            self.address(node, device.name, f"{own}/{bits}")
+            self.ip(node, f"route add {peer}/{bits} dev {device.name} src {own}")
             # What is beyond that neighbour: the other pairs, and of them each address.
-            beyond = ADDRESSES[:pair] if farther else ADDRESSES[pair + 1 :]
+            beyond = self.addresses[:pair] if farther else self.addresses[pair + 1 :]
             for address in (one for both in beyond for one in both):
-                self.ip(node, f"route add {address}/32 via {peer} dev {device.name} src {own}")
+                self.ip(node, f"route add {address}/{bits} via {peer} dev {device.name} src {own}")
         for router in NODES[1:-1]:
             self.sysctl(router, "net.ipv4.ip_forward", "1")
+            if self.six:
+                self.sysctl(router, "net.ipv6.conf.all.forwarding", "1")
         self.go()
 
     def serve(self) -> subprocess.Popen[str]:
@@ -79,7 +90,7 @@ queue = {{ kind = "droptail", limit = "{link.queue_kb} KB" }}
 
     def measure(self, *words: str) -> dict[str, Any]:
         """Result of a client."""
-        client = self.start("client", self.program, SERVER, "--token", TOKEN, "--json", *words)
+        client = self.start("client", self.program, self.server, "--token", TOKEN, "--json", *words)
         out, errors = client.communicate(timeout=TIMEOUT_S)
         assert out, errors
         result: dict[str, Any] = json.loads(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from series import HOPS, Series
+from series import Series
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -23,12 +23,18 @@ DEVICES = {
 }
 
 
-@pytest.mark.parametrize("slow", [0, 1, 2], ids=["first", "second", "third"])
-def test_the_link_in_front_of_which_the_queue_stands_is_named(tmp_path: Path, slow: int) -> None:
-    with Series(tmp_path, slow) as made:
+@pytest.mark.parametrize(
+    ("slow", "six"),
+    [(0, False), (1, False), (2, False), (1, True)],
+    ids=["first", "second", "third", "second, IPv6"],
+)
+def test_the_link_in_front_of_which_the_queue_stands_is_named(
+    tmp_path: Path, slow: int, six: bool
+) -> None:
+    with Series(tmp_path, slow, six) as made:
         made.serve()
         result = made.measure("--quick", "--phases", "down,up")
-    assert [hop["address"] for hop in result["hops"]] == HOPS
+    assert [hop["address"] for hop in result["hops"]] == made.hops
     assert [hop["hop"] for hop in result["hops"]] == [1, 2]
     assert all(
         true <= hop["rtt_min_ms"] < true + 3
