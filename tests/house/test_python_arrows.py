@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "front": {"errors", "lab", "run", "scenario", "text", "version"},
     "fairness": {"errors", "front", "lab", "run", "scenario", "text"},
     "agent": {"charts", "errors", "lab", "report", "text", "version"},
+    "measured": {"errors", "text"},
     "plots": {"capture"},
     "recording": {"errors", "text"},
     # The package itself: the public names.
@@ -48,6 +49,7 @@ ALLOWED: dict[str, set[str]] = {
         "fairness",
         "front",
         "lab",
+        "measured",
         "path",
         "recording",
         "report",

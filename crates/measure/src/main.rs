@@ -3,10 +3,13 @@
 //! Exit codes: 0 measured, 1 something failed, 2 wrong usage, 3 no server, 4 the server refuses, 5 measured, but a phase
 //! has no grade or is missing.
 
+use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::client::{self, Failure, Options};
@@ -20,6 +23,7 @@ use measure::server::{Server, Settings, unprivileged};
 use measure::wire::PORT;
 use measure::wire::keys::{hex, random};
 use measure::wire::message::Limits;
+use serde_json::{Value, json};
 use units::Bytes;
 
 /// Delay per direction under load, between this host and another.
@@ -71,6 +75,12 @@ struct MeasureArgs {
     /// JSON instead of text.
     #[arg(long)]
     json: bool,
+    /// Append each result to this file, a JSON object in a line, for `unbloat measure history`.
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+    /// Measure again and again, each time so long after the last beginning, as 1h.
+    #[arg(long, value_name = "TIME", requires = "keep")]
+    every: Option<units::Duration>,
 }
 
 #[derive(Args)]
@@ -224,8 +234,40 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
     if !args.yes {
         may_cost(&options.host, args.max_data)?;
     }
+    let Some(every) = args.every else {
+        return measured(&options, args.json, args.keep.as_deref());
+    };
+    loop {
+        let begun = Instant::now();
+        // The next one may find the server again.
+        if let Err(End(_, text)) = measured(&options, args.json, args.keep.as_deref()) {
+            eprintln!("unbloat-measure: {text}");
+        }
+        thread::sleep(Duration::from_nanos(every.0).saturating_sub(begun.elapsed()));
+    }
+}
+
+/// Appends a line to a file; what cannot be kept ends the program.
+fn append(file: &Path, value: &Value) -> Result<(), End> {
+    let failed = |e: io::Error| End(1, format!("{}: {}", file.display(), e.kind()));
+    let mut out = OpenOptions::new().create(true).append(true).open(file).map_err(failed)?;
+    // One write, so that two programs may share a file.
+    out.write_all(format!("{value}\n").as_bytes()).map_err(failed)
+}
+
+/// Measures once, prints the result and keeps it.
+fn measured(options: &Options, as_json: bool, keep: Option<&Path>) -> Result<u8, End> {
+    let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let at = json!({"at_unix_s": real.as_secs(), "host": options.host});
+    let with = |value: Value| {
+        let mut whole = at.clone();
+        if let (Some(whole), Value::Object(part)) = (whole.as_object_mut(), value) {
+            whole.extend(part);
+        }
+        whole
+    };
     let live = io::stderr().is_terminal();
-    let outcome = client::measure(&options, Clock::default(), &mut |progress| {
+    let outcome = client::measure(options, Clock::default(), &mut |progress| {
         if live {
             eprint!("\r\x1b[K{}", screen::progress(progress));
         }
@@ -233,18 +275,26 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
     if live {
         eprint!("\r\x1b[K");
     }
-    let outcome = outcome.map_err(|failure| match &failure {
-        Failure::NoServer(_) => End(3, failure.to_string()),
-        Failure::Refused(_) => End(4, failure.to_string()),
-    })?;
-    let found = cures(&outcome.phases, &outcome.hops);
-    if args.json {
-        let mut value = serde_json::json!({"host": options.host, "cures": found});
-        if let (Some(all), Ok(serde_json::Value::Object(part))) =
-            (value.as_object_mut(), serde_json::to_value(&outcome))
-        {
-            all.extend(part);
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            let text = failure.to_string();
+            if let Some(file) = keep {
+                append(file, &with(json!({"failed": text})))?;
+            }
+            return Err(match failure {
+                Failure::NoServer(_) => End(3, text),
+                Failure::Refused(_) => End(4, text),
+            });
         }
+    };
+    let found = cures(&outcome.phases, &outcome.hops);
+    let mut value = with(serde_json::to_value(&outcome).unwrap_or_default());
+    value["cures"] = json!(found);
+    if let Some(file) = keep {
+        append(file, &value)?;
+    }
+    if as_json {
         println!("{value}");
     } else {
         print!("{}", screen::screen(&options.host, &outcome, &found));

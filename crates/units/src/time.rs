@@ -150,7 +150,7 @@ impl fmt::Display for Duration {
 
 impl FromStr for Duration {
     type Err = ParseError;
-    /// Reads `20 ms`, `1.5 s`, `250 us`, `250 µs`, `10 ns`, `2 min`.
+    /// Reads `20 ms`, `1.5 s`, `250 us`, `250 µs`, `10 ns`, `2 min`, `1 h`.
     fn from_str(text: &str) -> Result<Duration, ParseError> {
         scaled(
             text,
@@ -161,6 +161,7 @@ impl FromStr for Duration {
                 ("ms", 1_000_000),
                 ("s", 1_000_000_000),
                 ("min", 60_000_000_000),
+                ("h", 3_600_000_000_000),
             ],
         )
         .map(Duration)
@@ -182,6 +183,7 @@ mod tests {
     fn durations_read_and_print_with_their_unit() {
         assert_eq!("20 ms".parse(), Ok(Duration::from_millis(20)));
         assert_eq!("1.5s".parse(), Ok(Duration::from_millis(1500)));
+        assert_eq!("1.5h".parse(), "90 min".parse::<Duration>());
         assert_eq!(Duration::from_micros(1500).to_string(), "1.50 ms");
         assert_eq!(Duration::from_secs(60).to_string(), "60 s");
         assert!("20".parse::<Duration>().is_err());

@@ -579,11 +579,15 @@ def measure(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="HOST[:PORT]|serve",
-            help="Where the other side runs; or the word serve: be the other side, and print what to type on this one.",
+            metavar="HOST[:PORT]|serve|history",
+            help="Where the other side runs; or the word serve: be the other side, and print what to type on this one; or history: show what --keep kept.",
             show_default=False,
         ),
     ],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="With history: the file.", show_default=False),
+    ] = None,
     token: Annotated[
         str | None,
         typer.Option(
@@ -626,6 +630,19 @@ def measure(
         typer.Option("--yes", help="Go on where the link seems to be metered, without a question."),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Append each result to this file, a JSON object in a line."
+        ),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="With --keep: measure again and again, each time so long after the last beginning, as 1h.",
+        ),
+    ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -638,9 +655,17 @@ def measure(
 ) -> None:
     """How much delay a transfer adds, in which direction: this host and a server of yours load the path down, up and both ways,
     and send small probes meanwhile. Prints a grade per direction and which cure to try."""
-    from unbloat.cli.measure import become
+    from unbloat.cli.measure import become, show_history
 
-    become([target, *agent.words(ctx, "target")])
+    if target == "history":
+        given = agent.words(ctx, "target", "file", "json")
+        if given or file is None:
+            raise typer.BadParameter("history takes FILE and --json, nothing else")
+        show_history(file, json)
+        return
+    if file is not None:
+        raise typer.BadParameter("only history takes FILE")
+    become([target, *agent.words(ctx, "target", "file")])
 
 
 # The last of the commands in the list.

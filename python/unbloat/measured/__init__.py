@@ -1,0 +1,1 @@
+"""Results that `unbloat measure --keep` kept."""

@@ -1,0 +1,106 @@
+"""`unbloat measure history` on lines as `--keep` writes them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unbloat.cli.arguments import main
+from unbloat.errors import UnbloatError
+from unbloat.measured.history import read_history
+
+
+def line(at: float, **phases: tuple[list[str], float | str]) -> dict[str, Any]:
+    """A measurement."""
+    of = {"down": "down", "up": "up", "both": "rtt"}
+    return {
+        "at_unix_s": at,
+        "host": "my-server",
+        "rtt_min_ms": 20.3,
+        "phases": [
+            {
+                "phase": name,
+                "grade": {"of": of[name], "grades": grades, "why": None},
+                f"delay_{of[name]}": {"p95_ms": [p95, 1.0, 2.0]},
+            }
+            for name, (grades, p95) in phases.items()
+        ],
+    }
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    lines = [
+        line(7200, down=(["A"], 12.0), up=(["D"], 298.4), both=(["C", "D"], 199.0)),
+        line(3600, down=(["A"], 14.0), up=(["D"], 310.0), both=([], "lost")),
+        {"at_unix_s": 10800, "host": "my-server", "failed": "no answer"},
+    ]
+    file = tmp_path / "kept.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return file
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setitem(os.environ, "TZ", "UTC")
+    time.tzset()
+    monkeypatch.setattr("sys.argv", ["unbloat", "measure", "history", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_a_line_per_measurement_and_how_each_phase_went(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = shown(monkeypatch, capsys, str(kept))
+    rows = [text.split() for text in out.splitlines() if text.startswith("1970")]
+    assert rows == [
+        ["1970-01-01", "01:00", "20", "ms", "A", "14", "D", "310", "none", "lost"],
+        ["1970-01-01", "02:00", "20", "ms", "A", "12", "D", "298", "C", "or", "D", "199"],
+        ["1970-01-01", "03:00", "failed"],
+    ]
+    words = " ".join(out.split())
+    assert "D in 2; p95 304 ms in the median, 310 at most." in words
+    assert "failed, 1 of 3: no answer" in words
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_json_has_the_same(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json.loads(shown(monkeypatch, capsys, str(kept), "--json"))
+    assert [one["at_unix_s"] for one in data["results"]] == [3600, 7200, 10800]
+    assert data["results"][0]["phases"]["both"] == {"grades": [], "p95_ms": "lost"}
+    assert data["results"][2]["failed"] == "no answer"
+
+
+def test_a_line_that_was_cut_off_is_left_out_and_another_is_named(kept: Path) -> None:
+    text = kept.read_text()
+    kept.write_text(text[:-10])
+    assert len(read_history(kept)) == 2
+    kept.write_text(text.replace("my-server", "x", 1).replace('"at_unix_s": 7200', '"at": 1', 1))
+    with pytest.raises(UnbloatError, match=r"kept\.jsonl:1: no result"):
+        read_history(kept)
+    kept.write_text("no json\n")
+    with pytest.raises(UnbloatError, match="no result"):
+        read_history(kept)
+    with pytest.raises(UnbloatError, match="No such file"):
+        read_history(kept.with_name("none"))
+
+
+@pytest.mark.parametrize("words", [["history"], ["history", "a", "--quick"], ["my-server", "a"]])
+def test_what_only_history_takes_and_what_it_does_not_take(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["unbloat", "measure", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "history" in capsys.readouterr().err
