@@ -201,6 +201,7 @@ def main() -> None:
     """Runs what the store lacks, and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20, help="runs of each path")
+    parser.add_argument("--only", default="", help="paths whose name contains this")
     parser.add_argument("--at-most", type=int, default=1 << 30, help="runs of this call")
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--page", type=Path, required=True)
@@ -211,7 +212,10 @@ def main() -> None:
         names = [*paths(Path(folder)), *SLOW]
     done = {(case["path"], case["run"]) for case in cases}
     missing = [
-        (name, run) for run in range(given.runs) for name in names if (name, run) not in done
+        (name, run)
+        for run in range(given.runs)
+        for name in names
+        if given.only in name and (name, run) not in done
     ]
     for name, run in missing[: given.at_most]:
         new = list((placed if name in SLOW else measured)(name, run))

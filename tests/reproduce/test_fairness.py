@@ -124,7 +124,7 @@ def test_an_interrupted_run_goes_on_and_the_command_prints_80_columns(
     store.write_text("".join(lines[1:]))
     again = fairness(store=store, cases=[*ALONE[:4], *chosen])
     assert len(store.read_text().splitlines()) == len(lines)
-    assert len(again.both) == 3
+    assert len(again.both) == len({case.name for case in BOTH_WAYS})
     monkeypatch.setenv("COLUMNS", "80")
     page = tmp_path / "fairness.md"
     arguments = ["unbloat", "reproduce", "fairness", "--stored", "--store", str(store)]
