@@ -102,3 +102,26 @@ def test_losses_up_and_down_are_separated(tmp_path: Path) -> None:
     # At five in a hundred p95 is a lost probe or not by chance: no grade, or the last one.
     assert phase["grade"]["grades"] in ([], ["F"])
     assert code == (0 if phase["grade"]["grades"] else 5)
+
+
+def test_congestion_controls_are_compared_in_one_run(tmp_path: Path) -> None:
+    # A server without root's rights may use these alone; reno is always among them, and the default.
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
+    names = ["reno", *(name for name in allowed if name != "reno")][:2]
+    with MeasuredPath(tmp_path, FAST, DEEP_DOWN) as made:
+        made.serve()
+        words = ("--streams", "2", "--phases", "down", "--cc", ",".join([*names, "none-such"]))
+        _, result = made.measure("--quick", *words)
+        queues = made.queues()
+        true = [p95(made.waits_ms(queues["down"], phase)) for phase in result["phases"]]
+    assert [one["congestion_control"] for one in result["phases"]] == [*names, "none-such"]
+    for phase, truth in zip(result["phases"], true, strict=True):
+        used = {stream["congestion_control"] for stream in phase["streams"]}
+        why = {stream["congestion_control_why"] for stream in phase["streams"]}
+        if phase["congestion_control"] in names:
+            assert (used, why) == ({phase["congestion_control"]}, {None})
+        else:
+            assert None not in why
+        assert near(phase["delay_down"]["p95_ms"][0], truth)
+    cures = [(cure["direction"], cure["name"]) for cure in result["cures"]]
+    assert len(cures) == len(set(cures))

@@ -29,8 +29,8 @@ pub struct Options {
     pub phases: Vec<Phase>,
     /// Streams of a loaded phase; `None`: as many as fill the path.
     pub streams: Option<usize>,
-    /// Congestion control at both ends; `None`: each system's own.
-    pub cc: Option<String>,
+    /// Congestion controls at both ends, each phase with one after the other; none: each system's own.
+    pub cc: Vec<String>,
     /// Bytes of all loads together.
     pub max_bytes: u64,
     /// The short form.

@@ -17,6 +17,8 @@ use crate::outcome::PhaseOutcome;
 /// recommends for a start.
 const BELOW: f64 = 0.9;
 
+const BBR: &str = "BBR";
+
 /// Something to try.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cure {
@@ -34,23 +36,48 @@ pub struct Cure {
 
 /// Cures for what the phases show; `hops`: the routers on the way.
 pub fn cures(phases: &[PhaseOutcome], hops: &[Hop]) -> Vec<Cure> {
-    phases.iter().flat_map(|phase| of_phase(phase, hops)).collect()
+    let mut found: Vec<Cure> = Vec::new();
+    for cure in phases.iter().flat_map(|phase| of_phase(phase, hops)) {
+        // Two phases of one direction differ in congestion control alone; the first one's goodput counts.
+        let known =
+            found.iter().any(|other| (other.direction, other.name) == (cure.direction, cure.name));
+        // BBR was measured in this run, and is bloated itself.
+        let in_vain = cure.name == BBR
+            && phases
+                .iter()
+                .any(|phase| phase.phase == cure.direction && is_bbr(phase) && bloated(phase));
+        if !known && !in_vain {
+            found.push(cure);
+        }
+    }
+    found
+}
+
+/// Whether the loaded direction of a phase has a grade below A.
+fn bloated(phase: &PhaseOutcome) -> bool {
+    let delay = if phase.phase == "up" { &phase.delay_up } else { &phase.delay_down };
+    // What the delay of those probes is that arrived; lost ones are no queue that a cure shortens.
+    delay.as_ref().is_some_and(|delay| {
+        let ms = if delay.p95_ms.ms.is_finite() { delay.p95_ms.ms } else { delay.p50_ms.ms };
+        ms.is_finite() && !matches!(grade(ms), "A+" | "A")
+    })
+}
+
+/// Whether a sender of the loaded direction is BBR.
+fn is_bbr(phase: &PhaseOutcome) -> bool {
+    let mut senders = phase.streams.iter().filter(|stream| stream.direction == phase.phase);
+    senders.any(|stream| stream.congestion_control.starts_with("bbr"))
 }
 
 fn of_phase(phase: &PhaseOutcome, hops: &[Hop]) -> Vec<Cure> {
-    let (delay, goodput) = match phase.phase {
-        "down" => (&phase.delay_down, phase.goodput_down_bps),
-        "up" => (&phase.delay_up, phase.goodput_up_bps),
+    let goodput = match phase.phase {
+        "down" => phase.goodput_down_bps,
+        "up" => phase.goodput_up_bps,
         // The same queues as in the phases of one direction.
         _ => return Vec::new(),
     };
     let (direction, down) = (phase.phase, phase.phase == "down");
-    // What the delay of those probes is that arrived; lost ones are no queue that a cure shortens.
-    let bloated = delay.as_ref().is_some_and(|delay| {
-        let ms = if delay.p95_ms.ms.is_finite() { delay.p95_ms.ms } else { delay.p50_ms.ms };
-        ms.is_finite() && !matches!(grade(ms), "A+" | "A")
-    });
-    if !bloated {
+    if !bloated(phase) {
         return Vec::new();
     };
     let mut found = vec![if down {
@@ -70,12 +97,10 @@ fn of_phase(phase: &PhaseOutcome, hops: &[Hop]) -> Vec<Cure> {
             effect: "uploads of this host stop filling the queue",
         }
     }];
-    let bbr = |name: &str| name.starts_with("bbr");
-    let senders = || phase.streams.iter().filter(|stream| stream.direction == direction);
-    if senders().next().is_some() && !senders().any(|stream| bbr(&stream.congestion_control)) {
+    if phase.streams.iter().any(|stream| stream.direction == direction) && !is_bbr(phase) {
         found.push(Cure {
             direction,
-            name: "BBR",
+            name: BBR,
             on: if down { "the server" } else { "this host" }.to_owned(),
             command: Some("sudo sysctl net.ipv4.tcp_congestion_control=bbr".to_owned()),
             effect: "the sender keeps little more in flight than the path holds",
@@ -147,6 +172,7 @@ mod tests {
         let info = StreamInfo { cc: cc.to_owned(), ..StreamInfo::default() };
         PhaseOutcome {
             phase,
+            congestion_control: None,
             grade: Grade { of: phase, grades: Vec::new(), why: None },
             usability: String::new(),
             steady: true,
@@ -203,5 +229,10 @@ mod tests {
     fn short_queues_need_no_cure_and_bbr_is_not_recommended_to_bbr() {
         assert!(cures(&[phase("up", 29.0, "cubic")], &[]).is_empty());
         assert!(cures(&[phase("down", 90.0, "bbr")], &[]).iter().all(|cure| cure.name != "BBR"));
+        let compared =
+            |bbr_ms| cures(&[phase("up", 300.0, "cubic"), phase("up", bbr_ms, "bbr")], &[]);
+        assert_eq!(compared(20.0).iter().filter(|cure| cure.name == "BBR").count(), 1);
+        assert!(compared(250.0).iter().all(|cure| cure.name != "BBR"), "it was tried");
+        assert_eq!(compared(250.0).len(), 2);
     }
 }

@@ -63,9 +63,9 @@ struct MeasureArgs {
     /// So many streams, instead of as many as fill the path.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_STREAMS as i64))]
     streams: Option<u8>,
-    /// Congestion control of the streams, at both ends.
-    #[arg(long, value_name = "NAME")]
-    cc: Option<String>,
+    /// Congestion control of the streams, at both ends; of several each phase is measured with each, as cubic,bbr.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    cc: Vec<String>,
     /// End when this much was transferred.
     #[arg(long, value_name = "BYTES", default_value = "2 GB")]
     max_data: Bytes,
@@ -111,6 +111,8 @@ struct End(u8, String);
 
 /// Longest session: the longest test with 90 s to spare.
 const SESSION_S: u32 = 150;
+/// Loaded phases in one session: 17 s each, drained queue and all.
+const MAX_PARTS: usize = 8;
 /// Probes a second: twice those of the quick test.
 const PPS: u32 = 200;
 
@@ -222,6 +224,13 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
     }
     phases.sort();
     phases.dedup();
+    let parts = phases.len() * args.cc.len().max(1);
+    if parts > MAX_PARTS {
+        return Err(End(
+            2,
+            format!("{parts} loaded phases, at most {MAX_PARTS}: fewer --phases or --cc"),
+        ));
+    }
     let options = Options {
         host: args.host.unwrap_or_default(),
         token,

@@ -39,6 +39,8 @@ pub struct Outcome {
 pub struct PhaseOutcome {
     /// `down`, `up`, `both`.
     pub phase: &'static str,
+    /// The congestion control that was asked for.
+    pub congestion_control: Option<String>,
     /// The grade.
     pub grade: Grade,
     /// What applications would make of it.
@@ -306,6 +308,7 @@ impl Evaluated<'_> {
         });
         Some(PhaseOutcome {
             phase: load.phase.name(),
+            congestion_control: load.cc.clone(),
             grade: Grade::new(of, &verdict),
             usability: usability(total).words(),
             steady: load.steady,
@@ -351,7 +354,13 @@ mod tests {
                 Record { t1, late: false, answer: (!lost).then_some((times, had)) }
             })
             .collect();
-        let load = Load { phase: Phase::Up, measured: Some(57 * S), steady: true, streams: vec![] };
+        let load = Load {
+            phase: Phase::Up,
+            cc: None,
+            measured: Some(57 * S),
+            steady: true,
+            streams: vec![],
+        };
         let step = |kind, from, until| Step { kind, from: from * S, until: until * S };
         Seen {
             records,

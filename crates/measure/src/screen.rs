@@ -62,6 +62,15 @@ fn title(phase: &str) -> &'static str {
     }
 }
 
+/// With the congestion control that was asked for.
+fn name(phase: &PhaseOutcome) -> String {
+    let title = title(phase.phase);
+    phase
+        .congestion_control
+        .as_ref()
+        .map_or_else(|| title.to_owned(), |cc| format!("{title}, {cc}"))
+}
+
 fn graded(phase: &PhaseOutcome) -> Option<&Delay> {
     match phase.grade.of {
         "down" => phase.delay_down.as_ref(),
@@ -85,7 +94,7 @@ fn table(phases: &[PhaseOutcome]) -> Vec<[String; 6]> {
             .iter()
             .filter_map(|(arrow, bps)| Some(format!("{arrow} {}", rate((*bps)?))))
             .collect();
-        [title(phase.phase).to_owned(), phase.grade.words(), p50, p95, p99, goodput.join(" ")]
+        [name(phase), phase.grade.words(), p50, p95, p99, goodput.join(" ")]
     });
     std::iter::once(head).chain(rows).collect()
 }
@@ -149,7 +158,7 @@ fn between(place: &Place, hops: &[Hop]) -> String {
 }
 
 fn lines_of(phase: &PhaseOutcome, hops: &[Hop], text: &mut String) {
-    let name = title(phase.phase);
+    let name = name(phase);
     if let Some(why) = &phase.grade.why {
         let _ = writeln!(text, "{name}: no grade: {why}.");
     }

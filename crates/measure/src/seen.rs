@@ -77,6 +77,8 @@ pub enum Kind {
 pub struct Load {
     /// Which.
     pub phase: Phase,
+    /// The congestion control that was asked for.
+    pub cc: Option<String>,
     /// From when on it counts; `None`: it never came so far.
     pub measured: Option<i64>,
     /// Goodput was steady then.

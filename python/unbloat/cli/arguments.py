@@ -616,7 +616,10 @@ def measure(
     ] = None,
     cc: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Congestion control of the streams, at both ends."),
+        typer.Option(
+            metavar="NAMES",
+            help="Congestion control of the streams, at both ends; of several each phase is measured with each, as cubic,bbr.",
+        ),
     ] = None,
     max_data: Annotated[
         str | None,

@@ -34,9 +34,9 @@ pub struct Loads {
 
 impl Loads {
     /// None as yet.
-    pub fn new(cc: Option<String>, seed: u64) -> Loads {
+    pub fn new(seed: u64) -> Loads {
         Loads {
-            cc,
+            cc: None,
             block: load::random_block(seed),
             down: Arc::default(),
             up: Arc::default(),
@@ -44,6 +44,11 @@ impl Loads {
             stop: Arc::default(),
             next: 0,
         }
+    }
+
+    /// Congestion control of the streams to come; `None`: each system's own.
+    pub fn use_cc(&mut self, cc: Option<String>) {
+        self.cc = cc;
     }
 
     /// Bytes that were read here.

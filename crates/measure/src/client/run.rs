@@ -105,12 +105,12 @@ pub fn measure(
         show,
         control,
         prober,
-        loads: Loads::new(options.cc.clone(), seed),
+        loads: Loads::new(seed),
         seen: Seen { per_s, unix, ..Seen::default() },
         rng: Rng::new(seed, "bootstrap"),
         ticks: 0,
         step: "idle",
-        phases_left: options.phases.len(),
+        phases_left: parts(options).len(),
         step_ends: Instant::now(),
     };
     run.lead();
@@ -174,9 +174,10 @@ impl Run<'_> {
             self.seen.ended = Some("no probe was answered".to_owned());
             return;
         }
-        for phase in self.options.phases.clone() {
+        for (phase, cc) in parts(self.options) {
             self.phases_left -= 1;
-            if !self.load(phase) || !self.drain() {
+            self.loads.use_cc(cc.clone());
+            if !self.load(phase, cc) || !self.drain() {
                 return;
             }
             if self.loads.bytes() >= self.max_bytes {
@@ -239,7 +240,7 @@ impl Run<'_> {
     }
 
     /// One loaded phase; false: it is over for all.
-    fn load(&mut self, phase: Phase) -> bool {
+    fn load(&mut self, phase: Phase, cc: Option<String>) -> bool {
         let timing = self.timing;
         (self.step, self.step_ends) = (phase.name(), Instant::now() + timing.loaded);
         let (from, begun) = (self.clock.now(), Instant::now());
@@ -260,7 +261,7 @@ impl Run<'_> {
                 self.loads.add(&self.control, side.direction);
             }
         }
-        let mut load = Load { phase, measured: None, steady: false, streams: Vec::new() };
+        let mut load = Load { phase, cc, measured: None, steady: false, streams: Vec::new() };
         let (mut looked, mut fine) = (Instant::now(), true);
         while fine && begun.elapsed() < timing.loaded && self.loads.bytes() < self.max_bytes {
             fine = self.tick();
@@ -345,6 +346,18 @@ impl Run<'_> {
         let records = self.prober.records();
         (self.show)(&Progress::of(self.step, left, &records, &self.seen.down, &up));
     }
+}
+
+/// The loads, in order: of each phase one for each congestion control.
+fn parts(options: &Options) -> Vec<(Phase, Option<String>)> {
+    let each = |phase: &Phase| {
+        let phase = *phase;
+        match options.cc.as_slice() {
+            [] => vec![(phase, None)],
+            names => names.iter().map(|cc| (phase, Some(cc.clone()))).collect(),
+        }
+    };
+    options.phases.iter().flat_map(each).collect()
 }
 
 struct Side {
