@@ -36,7 +36,7 @@ pub struct HopProbe {
     pub hop: u8,
     /// When it was sent, client's clock, ns.
     pub t1: i64,
-    /// When the answer came, and from whom.
+    /// When the answer came, and the router's address.
     pub answer: Option<(i64, IpAddr)>,
 }
 

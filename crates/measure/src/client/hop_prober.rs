@@ -74,7 +74,7 @@ impl Hops {
                     probes.len() - 1
                 };
                 let bytes = expiring(session, number as u32);
-                // The first error may be an earlier probe's, which the kernel tells here.
+                // The first error may be that of an earlier probe.
                 if expired::send(socket, &bytes, hop).is_err() {
                     let _ = expired::send(socket, &bytes, hop);
                 }
