@@ -6,6 +6,7 @@ p95 of the loaded direction and of the other one within max(5 ms, 10 %) of the t
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,9 @@ def test_a_bloated_uplink_is_measured_graded_and_cured(tmp_path: Path, clock: st
     assert abs(phase["goodput_up_bps"] - full_bps) * length_s < DEEP_UP.queue_kb * 8e3
     assert phase["goodput_down_bps"] is None
     assert 20 <= result["rtt_min_ms"] < 25
+    around = result["surroundings"]
+    assert around["kernel"] == os.uname().release
+    assert around["device"], "the device that leads to the server"
     assert abs(result["clock_skew_ppm"] - (100 if clock == "another" else 0)) < 15
     commands = [cure["command"] for cure in result["cures"]]
     assert "sudo unbloat agent on" in commands

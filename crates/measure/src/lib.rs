@@ -19,4 +19,5 @@ pub mod screen;
 pub mod seen;
 pub mod server;
 pub mod socket;
+pub mod surroundings;
 pub mod wire;

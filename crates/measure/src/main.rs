@@ -20,6 +20,7 @@ use measure::saturation::MAX_STREAMS;
 use measure::screen;
 use measure::seen::Phase;
 use measure::server::{Server, Settings, unprivileged};
+use measure::surroundings::Surroundings;
 use measure::wire::PORT;
 use measure::wire::keys::{hex, random};
 use measure::wire::message::Limits;
@@ -267,7 +268,8 @@ fn append(file: &Path, value: &Value) -> Result<(), End> {
 /// Measures once, prints the result and keeps it.
 fn measured(options: &Options, as_json: bool, keep: Option<&Path>) -> Result<u8, End> {
     let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let at = json!({"at_unix_s": real.as_secs(), "host": options.host});
+    let around = Surroundings::of(Path::new("/"), device_towards(&options.host).as_deref());
+    let at = json!({"at_unix_s": real.as_secs(), "host": options.host, "surroundings": around});
     let with = |value: Value| {
         let mut whole = at.clone();
         if let (Some(whole), Value::Object(part)) = (whole.as_object_mut(), value) {

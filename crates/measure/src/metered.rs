@@ -49,7 +49,8 @@ pub fn metered(device: &str) -> Option<&'static str> {
     said.is_ok_and(|said| said.stdout.starts_with(b"yes")).then_some("metered, says NetworkManager")
 }
 
-fn is_modem(device: &str, uevent: &str) -> bool {
+/// Whether a device is a mobile modem, by its name or its type.
+pub(crate) fn is_modem(device: &str, uevent: &str) -> bool {
     MODEMS.iter().any(|name| device.starts_with(name))
         || uevent.lines().any(|line| line == "DEVTYPE=wwan")
 }
