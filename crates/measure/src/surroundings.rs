@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_apart_and_levels_that_are_no_dbm_are_left_out() {
+    fn kinds_differ_and_levels_that_are_no_dbm_are_left_out() {
         let root = tree(&[
             ("sys/class/net/tun0/tun_flags", "0x1\n"),
             ("sys/class/net/usb0/uevent", "DEVTYPE=wwan\n"),
