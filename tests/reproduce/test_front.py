@@ -323,7 +323,9 @@ def test_the_command_prints_a_screen_of_80_columns_and_json(
         (["front", "--repeat", "2"], "--repeat needs --lab"),
         (["drwa", "--repeat", "2"], "are for front and fairness"),
         (["fairness", "--half", "test"], "fairness takes none of"),
-        (["fairness", "--lab"], "fairness takes none of"),
+        (["fairness", "--lab", "--traces", "t"], "fairness takes none of"),
+        (["fairness", "--lab=quick"], "does not take --lab=quick"),
+        (["fairness", "--repeat", "2"], "--repeat needs --lab"),
         (["front", "--stored"], "--stored needs --store"),
     ],
 )
