@@ -15,9 +15,6 @@
 #define FAIR_GAIN 2
 #define FAIR_DRAIN_EVERY_NS (5 * NS_PER_S)
 #define FAIR_DRAIN_ROUNDS 3
-#define FAIR_NEWCOMER_SLOTS 3
-#define FAIR_SLOTS_BITS 3
-#define FAIR_SLOTS_MASK ((1 << FAIR_SLOTS_BITS) - 1)
 
 struct shares_slot {
 	__u64 rates, lambdas, flows, rtt_min_us, rtt_max_us;
@@ -39,12 +36,11 @@ struct share {
 	__u32 known, drains;
 };
 
-/* `added`: the slot that this flow has added itself to last, and below it in how many it did. */
+/* `added`: the slot that this flow has added itself to last. */
 static __always_inline void shares_take(struct shares *s, __u64 now, const struct drwa *d, __u64 *added, struct share *share)
 {
 	__u64 number = now / FAIR_SLOT_NS + 1;
 	struct shares_slot *slot = &s->current;
-	__u64 slots;
 
 	__builtin_memset(share, 0, sizeof(*share));
 	if (number != s->number) {
@@ -55,10 +51,9 @@ static __always_inline void shares_take(struct shares *s, __u64 now, const struc
 		__builtin_memset(&s->current, 0, sizeof(s->current));
 		s->number = number;
 	}
-	if (*added >> FAIR_SLOTS_BITS != number && d->rtt_us) {
-		slots = law_min((*added & FAIR_SLOTS_MASK) + 1, FAIR_NEWCOMER_SLOTS + 1);
-		s->newcomers |= slots == FAIR_NEWCOMER_SLOTS;
-		*added = number << FAIR_SLOTS_BITS | slots;
+	if (*added != number && d->rtt_us) {
+		s->newcomers |= !*added;
+		*added = number;
 		if (!slot->flows || d->rtt_min_us < slot->rtt_min_us)
 			slot->rtt_min_us = d->rtt_min_us;
 		slot->rtt_max_us = law_max(slot->rtt_max_us, d->rtt_us);

@@ -40,19 +40,12 @@ const DRAIN_EVERY_NS: u64 = 5_000_000_000;
 /// Round trips that this takes: one until smaller windows are in force, one until the queue is gone,
 /// one for the samples. Without it: 0.351.
 const DRAIN_ROUNDS: u64 = 3;
-/// A flow is a newcomer in its third slot. One that ends before needs no equal share, and emptying the queue for it costs all
-/// flows time: ten uploads of 300 KB at 20 Mbit/s and 60 ms took 1.32 times as long (`make never-worse`).
-const NEWCOMER_SLOTS: u64 = 3;
 /// β as a divisor. 0.989, 0.970, 0.900 and 0.986 with 4, 8, 16 and 32: small ones are slow where
 /// windows are small, large ones need a larger λ.
 const BETA: u64 = 8;
 /// The mean counts as at most so many times the flow's own rate more. With 8 a flow grows faster than
 /// the others give way (0.899); with 1 and 2 there is no difference (0.970).
 const GAIN: u64 = 2;
-
-/// The number of slots stands below the slot's number; it ends with one more than a newcomer's.
-const SLOTS_BITS: u32 = 3;
-const SLOTS_MASK: u64 = (1 << SLOTS_BITS) - 1;
 
 /// What a slot says of all flows together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -91,8 +84,8 @@ pub struct Share {
 }
 
 impl Shares {
-    /// A flow with this rate and RTTmin, which has added itself last as `added` says: the slot's number, and below it in how many
-    /// slots. What it knows of the others; `None` if there are none.
+    /// A flow with this rate and RTTmin, which has added itself in slot `added` last. What it knows of
+    /// the others; `None` if there are none.
     pub fn take(&mut self, now: Instant, law: &Decided, added: &mut u64) -> Option<Share> {
         let number = now.0 / SLOT_NS + 1;
         if number != self.number {
@@ -100,10 +93,9 @@ impl Shares {
             self.current = Slot::default();
             self.number = number;
         }
-        if *added >> SLOTS_BITS != number && law.round_rtt_us > 0 {
-            let slots = ((*added & SLOTS_MASK) + 1).min(NEWCOMER_SLOTS + 1);
-            self.newcomers |= slots == NEWCOMER_SLOTS;
-            *added = number << SLOTS_BITS | slots;
+        if *added != number && law.round_rtt_us > 0 {
+            self.newcomers |= *added == 0;
+            *added = number;
             let rtt_min_us = law.rtt_min_us;
             let slot = &mut self.current;
             if slot.flows == 0 || rtt_min_us < slot.rtt_min_us {
