@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab": {"_native", "errors", "run", "scenario", "text"},
     "claims": {"capture", "errors", "lab", "report", "run", "scenario", "text", "version"},
     "front": {"errors", "lab", "run", "scenario", "text", "version"},
-    "fairness": {"errors", "front", "lab", "run", "scenario", "text"},
+    "fairness": {"front", "lab", "run", "scenario", "text"},
     "agent": {"charts", "errors", "lab", "report", "text", "version"},
     "measured": {"errors", "text"},
     "plots": {"capture"},

@@ -95,6 +95,21 @@ def test_a_line_that_was_cut_off_is_left_out_and_another_is_named(kept: Path) ->
         read_history(kept.with_name("none"))
 
 
+def test_phases_of_several_congestion_controls_stand_side_by_side(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = line(7200, up=(["D"], 298.4))
+    other = line(7200, up=(["A"], 20.0))["phases"][0] | {"congestion_control": "bbr"}
+    one["phases"][0]["congestion_control"] = "cubic"
+    one["phases"].append(other)
+    kept.write_text(json.dumps(one) + "\n")
+    out = shown(monkeypatch, capsys, str(kept))
+    (row,) = (text.split() for text in out.splitlines() if text.startswith("1970"))
+    assert row[4:] == ["D", "298", "A", "20"]
+    assert "upload, cubic" in out
+    assert "upload, bbr" in out
+
+
 @pytest.mark.parametrize("words", [["history"], ["history", "a", "--quick"], ["my-server", "a"]])
 def test_what_only_history_takes_and_what_it_does_not_take(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -64,8 +64,8 @@ struct option_bytes {
 };
 
 /* Functions that are not static are verified once, by themselves, which keeps the verifier's work
- * small. Before Linux 5.12 such functions take no pointers but numbers only, and 6.12 needs minutes
- * to verify those that take pointers. So the structs are passed in a map. */
+ * small. Before Linux 5.12 such functions take no pointers but numbers only, and 6.12 refuses
+ * acks.bpf.c with pointers after a million instructions. So the structs are passed in a map. */
 struct scratch {
 	struct flow_key key;
 	struct segment segment;

@@ -257,7 +257,7 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
     }
 }
 
-/// Appends a line to a file; what cannot be kept ends the program.
+/// Appends a line to a file.
 fn append(file: &Path, value: &Value) -> Result<(), End> {
     let failed = |e: io::Error| End(1, format!("{}: {}", file.display(), e.kind()));
     let mut out = OpenOptions::new().create(true).append(true).open(file).map_err(failed)?;

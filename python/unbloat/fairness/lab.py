@@ -7,18 +7,16 @@ made again where the law has changed · action: the judge of the simulated cases
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unbloat.errors import LabError
 from unbloat.fairness.cases import BOTH_WAYS, CASES, BothWays, Case
 from unbloat.fairness.fairness import NAMES, Both, Shared, measured, paired, settings
 from unbloat.fairness.judge import BothVerdict, SharedVerdict, judge_shared
 from unbloat.front.case import simulated
-from unbloat.front.lab import LabRun, commit, part
+from unbloat.front.lab import ROUNDING, LabRun, commit, origin, part
 from unbloat.front.store import Store
 from unbloat.lab.execute import lab_all
 from unbloat.lab.requirements import need_root
@@ -33,8 +31,6 @@ LAB_CASES: tuple[Case, ...] = tuple(
     for case in CASES
     if case.flows in LAB_FLOWS and case.staggered and case.sharing.name in LAB_SHARINGS
 )
-# Of the simulator's figures, between compilers.
-ROUNDING = 0.02
 LabCase = Case | BothWays
 
 
@@ -159,18 +155,8 @@ def present(runs: Sequence[LabRun], now: list[Any]) -> list[LabRun]:
 def in_lab(case: LabCase, seed: int, progress: Callable[[int, int], None] | None) -> LabRun:
     """One run of the lab."""
     run = lab_all(case.scenario(), RunOptions(seed=seed), progress=progress).runs[0]
-    info = run.info
-    if bool(info["agents"]) != treated(case):
-        # Else a control would be measured as if it were its case.
-        raise LabError(f"{', '.join(case.key)}: agents that ran: {info['agents']}")
-    late = info.get("lateness_us_p99")
-    return {
-        "found": measured(case, run),
-        "late_ms": None if late is None else round(late / 1000, 2),
-        "warnings": info["warnings"],
-        "date": time.strftime("%Y-%m-%d"),
-        "kernel": info["kernel"],
-    }
+    came_from = origin(run.info, ", ".join(case.key), treated(case))
+    return {"found": measured(case, run)} | came_from
 
 
 def treated(case: LabCase) -> bool:

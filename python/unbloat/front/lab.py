@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,15 +173,22 @@ def measured(
         (Path(folder) / "link").write_text(track.text)
         options = RunOptions(seed=seed, traces=folder)
         run = lab_all(scenario(track, control), options, progress=progress).runs[0]
-    info, figures = run.info, read(run, track, control)
-    if bool(info["agents"]) != (control.role == "ours"):
-        # Else a control would be measured as if it were its case.
-        raise LabError(f"{track.link.name}, {control.label}: agents that ran: {info['agents']}")
-    late = info.get("lateness_us_p99")
+    figures = read(run, track, control)
+    came_from = origin(run.info, f"{track.link.name}, {control.label}", control.role == "ours")
     return {
         "goodput_bps": round(figures.goodput_bps, -3),
         "ping_p95_ms": round(figures.ping_p95_ms, 1),
         "queue_p95_ms": round(figures.flow_p95_ms, 1),
+    } | came_from
+
+
+def origin(info: Mapping[str, Any], what: str, treated: bool) -> LabRun:
+    """What is stored of a run beside its figures. Raises `LabError` unless agents ran exactly where the case has them."""
+    if bool(info["agents"]) != treated:
+        # Else a control would be measured as if it were its case.
+        raise LabError(f"{what}: agents that ran: {info['agents']}")
+    late = info.get("lateness_us_p99")
+    return {
         "late_ms": None if late is None else round(late / 1000, 2),
         "warnings": info["warnings"],
         "date": time.strftime("%Y-%m-%d"),

@@ -76,8 +76,20 @@ def result(value: dict[str, Any]) -> Result:
         str(value["host"]),
         None if failed is None else str(failed),
         None if rtt is None else float(rtt),
-        {} if failed is not None else {phase["phase"]: graded(phase) for phase in value["phases"]},
+        {} if failed is not None else {named(phase): graded(phase) for phase in value["phases"]},
     )
+
+
+def named(phase: dict[str, Any]) -> str:
+    """Its phase, with the congestion control that was asked for: `up`, or `up, bbr`."""
+    cc = phase.get("congestion_control")
+    return str(phase["phase"]) if cc is None else f"{phase['phase']}, {cc}"
+
+
+def title(name: str) -> str:
+    """As it is printed."""
+    phase, comma, cc = name.partition(",")
+    return f"{PHASES.get(phase, phase)}{comma}{cc}"
 
 
 def graded(phase: dict[str, Any]) -> Graded:
@@ -101,8 +113,8 @@ def history_screen(terminal: Terminal, results: Sequence[Result]) -> None:
         own = [one for one in results if one.host == host]
         terminal.line()
         terminal.line(terminal.style(host, "bold"))
-        names = [name for name in PHASES if any(name in one.phases for one in own)]
-        titles = ("time", "RTT", *(PHASES[name] for name in names))
+        names = list(dict.fromkeys(name for one in own for name in one.phases))
+        titles = ("time", "RTT", *(title(name) for name in names))
         table(terminal, titles, [row(one, names) for one in own], left_columns=1)
         terminal.line()
         for name in names:
@@ -148,9 +160,9 @@ def over_time(results: Sequence[Result], name: str) -> str:
     grades = Counter(" or ".join(phase.grades) or "none" for phase in phases if phase is not None)
     said = ", ".join(f"{grade} in {count}" for grade, count in sorted(grades.items()))
     if not known:
-        return f"{PHASES[name]}: {said}."
+        return f"{title(name)}: {said}."
     return (
-        f"{PHASES[name]} {sparkline(values, 40)} {said};"
+        f"{title(name)} {sparkline(values, 40)} {said};"
         f" p95 {statistics.median(known):.0f} ms in the median, {max(known):.0f} at most."
     )
 
