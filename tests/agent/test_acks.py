@@ -120,10 +120,6 @@ def test_on_the_wire_no_window_is_raised_no_edge_goes_back_and_every_checksum_is
     assert not any(one.bad for one in after), "checksums"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="one part more: since λ adapts, the law limits a second time while the advertised edge is still the limit",
-)
 def test_a_window_makes_no_sender_send_a_part_of_a_segment(tmp_path: Path) -> None:
     """Such a part would hold back the last segment of an upload for up to one RTT (Nagle's algorithm)."""
     text = scenario('rate = "1 Mbit/s"', buffer="150 KB").replace("30 ms", "150 ms")

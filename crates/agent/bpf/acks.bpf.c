@@ -132,7 +132,7 @@ static __always_inline int take_window(struct flow *f, struct acks_config *c, __
 			shares_take(all, now, &d->law, &d->slot, &share);
 	}
 	d->target = opposite_window_beside(&d->opposite, &law, &d->law, &share, law.mss);
-	if (!f->syn_out || !f->syn_in || share.drains || growth_ends(&law, &d->law))
+	if (!f->syn_out || !f->syn_in || share.drains || growth_ends(&d->law, d->alone))
 		d->grown = 1;
 	if (!d->grown)
 		d->target = growth_window(d->target, &law, &d->law);
@@ -391,6 +391,19 @@ static __always_inline void flow_opened(struct flow *f)
 	f->ready = 1;
 }
 
+/* A SYN leaves. */
+static __always_inline void opens(struct flow *f, const struct flow_key *key, __u64 now)
+{
+	__u32 of_downloads = 0, of_uploads = 1;
+	struct shares *down = bpf_map_lookup_elem(&shares, &of_downloads), *up = bpf_map_lookup_elem(&shares, &of_uploads);
+	bool known = bpf_map_lookup_elem(&places, key->outside) != NULL;
+
+	if (down)
+		f->down.alone = shares_open(down, now, known, &f->down.slot);
+	if (up)
+		f->up.alone = shares_open(up, now, known, &f->up.slot);
+}
+
 static __always_inline void on_syn(struct flow *f, const struct flow_key *key, struct acks_config *c, struct acks_counters *count,
 				   const struct segment *s, bool out, __u64 now)
 {
@@ -416,6 +429,8 @@ static __always_inline void on_syn(struct flow *f, const struct flow_key *key, s
 		return;
 	}
 	if (out) {
+		if (!s->acks)
+			opens(f, key, now);
 		f->syn_out = 1;
 		f->wscale_out = s->wscale;
 		f->mss_out = s->mss ? s->mss : MSS_DEFAULT;

@@ -297,7 +297,8 @@ struct receive_bench {
 	struct drwa_law law;
 	__u32 steps, done;
 	__u32 address[4];
-	__u64 grown, mss;
+	__u32 grown, alone, opened, pad;
+	__u64 mss;
 	struct drwa state;
 	struct half path;
 	struct opposite opposite;
@@ -348,6 +349,8 @@ static long step_receive(__u32 i, void *unused)
 	__builtin_memcpy(address, b->address, sizeof(address));
 	if (!b->state.ready)
 		drwa_init(&b->state, &b->law);
+	if (!i && b->opened)
+		b->alone = receiving_open(&shared_shares, &shared_minima, address, step->now_ns, &b->slot);
 	if (step->sample.arrived) {
 		own = b->state.rtt_min_us;
 		if (step->sample.rtt_us)
@@ -357,7 +360,7 @@ static long step_receive(__u32 i, void *unused)
 				  step->stamped, step->stamp);
 		receiving_others(&shared_shares, &b->law, &b->state, step->now_ns, &b->slot, &b->share);
 	}
-	if (receiving_sample(&b->state, &b->opposite, b->grown, &b->law, step->now_ns, &step->sample, &b->share, b->mss, &grows, &target))
+	if (receiving_sample(&b->state, &b->opposite, b->grown, b->alone, &b->law, step->now_ns, &step->sample, &b->share, b->mss, &grows, &target))
 		b->grown = !grows;
 	step->target = target;
 	step->rtt_min_us = b->state.rtt_min_us;

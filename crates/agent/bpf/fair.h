@@ -15,6 +15,7 @@
 #define FAIR_GAIN 2
 #define FAIR_DRAIN_EVERY_NS (5 * NS_PER_S)
 #define FAIR_DRAIN_ROUNDS 3
+#define FAIR_MET_NO_QUEUE (~0ull)
 
 struct shares_slot {
 	__u64 rates, lambdas, flows, rtt_min_us, rtt_max_us;
@@ -35,6 +36,21 @@ struct share {
 	/* known, 1: there are others. drains, 1: the queue is being emptied. */
 	__u32 known, drains;
 };
+
+/* This host opens a connection, which will take its share with `added`; its path is `known` if an
+ * earlier connection has measured it. True: no other flow is there. */
+static __always_inline bool shares_open(const struct shares *s, __u64 now, bool known, __u64 *added)
+{
+	__u64 slots = now / FAIR_SLOT_NS + 1 - s->number, others = 0;
+
+	if (slots <= 1)
+		others = s->current.flows;
+	if (!slots)
+		others += s->last.flows;
+	if (known || !others)
+		*added = FAIR_MET_NO_QUEUE;
+	return !others;
+}
 
 /* `added`: the slot that this flow has added itself to last. */
 static __always_inline void shares_take(struct shares *s, __u64 now, const struct drwa *d, __u64 *added, struct share *share)

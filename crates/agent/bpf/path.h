@@ -377,25 +377,29 @@ static __always_inline __u64 opposite_window(const struct opposite *o, const str
 
 /* The window of a connection that still grows, for one that was seen from its SYN.
  *
- * Until the round trip's queues, of both directions together, first reach a quarter of what λ
- * allows, the link is not the limit. Slow start doubles its rate in each round trip (RFC 5681), and
- * the last decision is up to one round trip old. So what is in flight may be four times what the
- * last complete round delivered. A window of three times that (λ = 3 of downloads, too) cost 6 to
- * 12 ms per transfer at 20 Mbit/s and 60 ms, and one of 1.75 a round trip. So the window has room
- * for five times the rate of the last round: four, and a quarter for rounds that end late.
+ * Until a queue stands, in both directions together, the link is not the limit. Slow start doubles its
+ * rate in each round trip (RFC 5681), and the last decision is up to one round trip old. So what is in
+ * flight may be four times what the last complete round delivered. The window has room for five times the
+ * rate of the last round: four, and a quarter for rounds that end late. Figures of all three constants are in
+ * crates/algo/src/rwnd/opposite.rs.
  *
  * Afterwards the law alone decides: in a pause of the opposite direction's queue the rule would let
  * an upload take more than its share. Where the begin was not seen, a standing queue may count as
  * path, and the rule would let it grow.
  */
 #define GROWTH 5
+/* Mean queue of a round, in sixteenths of RTTmin, that ends the growth of a flow that was opened when no
+ * other was there, and of any other. */
+#define GROWTH_ALONE 7
+#define GROWTH_BESIDE 3
 
-/* Whether a queue stands that ends the growth. */
-static __always_inline bool growth_ends(const struct drwa_law *law, const struct drwa *d)
+/* Whether a queue stands that ends the growth. `alone`: no other flow was there when this one was
+ * opened. */
+static __always_inline bool growth_ends(const struct drwa *d, bool alone)
 {
 	__u64 rtt_min = law_min(d->rtt_min_us, LAW_MAX_RTT_US);
 
-	return d->rtt_us >= rtt_min + rtt_min * law_less(d->lambda, LAMBDA_ONE) / LAMBDA_ONE / 4;
+	return d->rtt_us >= rtt_min + rtt_min * (alone ? GROWTH_ALONE : GROWTH_BESIDE) / 16;
 }
 
 static __always_inline __u64 growth_window(__u64 window, const struct drwa_law *law, const struct drwa *d)

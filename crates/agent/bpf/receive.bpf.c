@@ -229,7 +229,7 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 		return;
 	}
 	begun = s->law.begun_ns;
-	if (!receiving_sample(&s->law, &s->opposite, s->grown, &law, now, &sample, &s->share, tp->advmss, &grows, &wanted))
+	if (!receiving_sample(&s->law, &s->opposite, s->grown, s->alone, &law, now, &sample, &s->share, tp->advmss, &grows, &wanted))
 		return;
 	s->grown = !grows;
 	target = wanted;
@@ -298,8 +298,10 @@ static __always_inline void on_begun(struct bpf_sock_ops *ctx, struct receive_co
 		headroom_return(ctx, tp, s, bpf_ktime_get_ns() > c->lease_until_ns);
 }
 
-/* A connection is established: from now on its ACKs call this program. */
-static __always_inline void on_established(struct bpf_sock_ops *ctx, struct receive_config *c, struct receive_counters *count)
+/* A connection is established: from now on its ACKs call this program. `active`: this host has opened
+ * it. */
+static __always_inline void on_established(struct bpf_sock_ops *ctx, struct receive_config *c, struct receive_counters *count,
+					   bool active)
 {
 	__u32 flags = ctx->bpf_sock_ops_cb_flags;
 	struct bpf_sock *sk = ctx->sk;
@@ -318,6 +320,8 @@ static __always_inline void on_established(struct bpf_sock_ops *ctx, struct rece
 		return;
 	}
 	count->sockets++;
+	if (active)
+		s->alone = receiving_open(&shares, &minima, address, bpf_ktime_get_ns(), &s->slot);
 	if (flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG)
 		return;
 	/* All programs on the socket share this word of flags: add to it, never replace it. */
@@ -348,10 +352,10 @@ int receive(struct bpf_sock_ops *ctx)
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 		on_begun(ctx, c);
-		on_established(ctx, c, count);
+		on_established(ctx, c, count, true);
 		break;
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-		on_established(ctx, c, count);
+		on_established(ctx, c, count, false);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
 		/* No option is reserved: the callback only provides the moment. */

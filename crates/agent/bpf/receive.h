@@ -70,8 +70,9 @@ struct receive_socket {
 	/* Cached answer of place_selected: 2 × places_version, plus 1 if it is selected. */
 	__u32 place_cached;
 	/* flagged, 1: this program has set the callback flag, so it may clear it. grown, 1: a queue has
-	 * stood since the connection began, or its begin was not seen (see growth_window). */
-	__u8 flagged, grown, pad[2];
+	 * stood since the connection began, or its begin was not seen (see growth_window). alone, 1: no
+	 * other download was there when this host opened it. */
+	__u8 flagged, grown, alone, pad;
 	/* The receive buffer that the application has fixed, and its larger size now; 0: unchanged.
 	 */
 	__u32 app_buffer, raised;

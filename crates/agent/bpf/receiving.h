@@ -74,9 +74,18 @@ __attribute__((noinline)) int receiving_law(struct drwa *d, const struct drwa_la
 #define receiving_law drwa_on_sample
 #endif
 
+/* This host opens a connection. True: no other download is there. `all`: the map of shares. */
+static __always_inline bool receiving_open(void *all, void *minima, const __u32 *address, __u64 now, __u64 *slot)
+{
+	__u32 zero = 0;
+	struct shares *of_downloads = bpf_map_lookup_elem(all, &zero);
+
+	return of_downloads && shares_open(of_downloads, now, bpf_map_lookup_elem(minima, address) != NULL, slot);
+}
+
 /* A sample of the law. True: with it the law has a decision, and `target` is the window. `mss`: payload
  * of a full segment. */
-static __always_inline bool receiving_sample(struct drwa *d, struct opposite *o, bool grown, const struct drwa_law *law, __u64 now,
+static __always_inline bool receiving_sample(struct drwa *d, struct opposite *o, bool grown, bool alone, const struct drwa_law *law, __u64 now,
 					     const struct drwa_sample *sample, const struct share *share, __u64 mss, bool *grows,
 					     __u64 *target)
 {
@@ -91,7 +100,7 @@ static __always_inline bool receiving_sample(struct drwa *d, struct opposite *o,
 	*grows = !grown;
 	if (!d->rtt_us)
 		return false;
-	if (share->drains || growth_ends(law, d))
+	if (share->drains || growth_ends(d, alone))
 		*grows = false;
 	*target = opposite_window_beside(o, law, d, share, mss);
 	if (*grows)

@@ -37,7 +37,11 @@ struct Bench {
     steps: u32,
     done: u32,
     address: [u32; 4],
-    grown: u64,
+    /// Flags: a queue has stood; no other download was there when it was opened; this host opens it.
+    grown: u32,
+    alone: u32,
+    opened: u32,
+    pad: u32,
     mss: u64,
     state: KernelDrwa,
     path: Half,
@@ -141,11 +145,15 @@ fn every_target_of_any_receiver_is_the_same_in_the_kernel() {
             steps: steps.len() as u32,
             address: [1, 0, 0, address],
             mss: setup.mss.0,
+            opened: (case % 2),
             ..Bench::default()
         };
         kernel.run(bench, &mut steps, |bench| bench.done);
         let mut ours = Drwa::new(config.clone(), &setup);
         let initial = ours.window().0;
+        if case % 2 == 1 {
+            ours.on_open(Instant(steps[0].now_ns), address.into(), &places);
+        }
         for (i, step) in steps.iter().enumerate() {
             let now = Instant(step.now_ns);
             let rtt = (step.sample.rtt_us > 0).then(|| Duration::from_micros(step.sample.rtt_us));

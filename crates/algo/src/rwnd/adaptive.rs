@@ -28,8 +28,8 @@ const STEP_UP: u64 = LAMBDA_ONE / 4;
 const STEP_DOWN: u64 = LAMBDA_ONE / 64;
 /// A queue of less than this part of RTTmin is none: samples of a path without a queue vary, by the
 /// times at which a radio sends if by nothing else.
-const EMPTY_NUM: u64 = 3;
-const EMPTY_DEN: u64 = 16;
+pub(super) const EMPTY_NUM: u64 = 3;
+pub(super) const EMPTY_DEN: u64 = 16;
 /// Of a queue in the opposite direction this much is no queue of the flow's own. What is certain of it
 /// is a lower bound: in bursts, a quarter. Download beside upload, both held (8 and 2 Mbit/s): 5.7 and
 /// 1.41 Mbit/s with 1, 7.1 and 1.43 with 4.

@@ -534,6 +534,11 @@ impl WindowControl for Drwa {
         }
         (self.window() != before).then_some(self.window())
     }
+    fn on_open(&mut self, now: Instant, address: u64, places: &Places) {
+        if let Some(receiving) = &mut self.receiving {
+            receiving.on_open(now, address, places);
+        }
+    }
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, places: &mut Places) {
         let mut law = self.decided();
         if let Some(receiving) = &mut self.receiving {

@@ -104,6 +104,8 @@ struct Direction {
     scale: u8,
     /// A queue has stood since the flow began or paused.
     grown: bool,
+    /// No other flow was there when it was opened.
+    alone: bool,
     /// The edge has moved on to the end of a pair of segments.
     moved_on: bool,
 }
@@ -237,6 +239,12 @@ impl Flow {
             return;
         }
         *seen = true;
+        if out && !s.acks {
+            let known = places.is_known(address);
+            for (d, shares) in [&mut self.down, &mut self.up].into_iter().zip(&places.shares) {
+                d.alone = shares.open(now, known, &mut d.slot);
+            }
+        }
         let first = s.seq.wrapping_add(1);
         half.send(now, first, Wait::Sequence);
         let mss = s.mss.filter(|mss| *mss > 0).unwrap_or(MSS_DEFAULT);
@@ -352,7 +360,7 @@ impl Flow {
         let shares = &mut places.shares[usize::from(up)];
         let share = law.fair.then(|| shares.take(now, law, &mut d.slot)).flatten();
         let mut target = d.opposite.window_beside(law, share);
-        if !from_syn || growth_ends(law) || share.is_some_and(|share| share.drains) {
+        if !from_syn || growth_ends(law, d.alone) || share.is_some_and(|share| share.drains) {
             d.grown = true;
         }
         if !d.grown {

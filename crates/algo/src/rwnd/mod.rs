@@ -93,6 +93,8 @@ pub trait WindowControl {
     /// the smaller of it and the free buffer, and never moves the right edge to the left (RFC 9293
     /// section 3.8.6.2.1).
     fn on_sample(&mut self, now: Instant, sample: &Sample) -> Option<Bytes>;
+    /// This host opens the connection, to this address; not called where the far end does.
+    fn on_open(&mut self, _now: Instant, _address: u64, _places: &Places) {}
     /// A segment has arrived that shows something of the path; before its sample. `places`: what all
     /// connections of this host know. Only laws that separate the two directions' queues use it.
     fn on_arrival(&mut self, _now: Instant, _arrival: &Arrival, _places: &mut Places) {}

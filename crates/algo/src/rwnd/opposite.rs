@@ -15,7 +15,7 @@
 
 use units::Instant;
 
-use super::adaptive::LAMBDA_ONE;
+use super::adaptive::{EMPTY_DEN, EMPTY_NUM, LAMBDA_ONE};
 use super::decided::{Decided, MAX_BYTES, MAX_RATE, MAX_RTT_US};
 use super::fair::{Share, fair_window};
 
@@ -132,22 +132,31 @@ impl Opposite {
 
 /// Room for a connection that still grows, in rates of the last round.
 ///
-/// Until the round trip's queues, of both directions together, first reach a quarter of what λ
-/// allows, the link is not the limit. Slow start doubles its rate in each round trip (RFC 5681), and
-/// the last decision is up to one round trip old. So what is in flight may be four times what the
-/// last complete round delivered. A window of three times that (λ = 3 of downloads, too) cost 6 to
-/// 12 ms per transfer at 20 Mbit/s and 60 ms, and one of 1.75 a round trip. So the window has room
-/// for five times the rate of the last round: four, and a quarter for rounds that end late.
+/// Until a queue stands, in both directions together, the link is not the limit. Slow start doubles its
+/// rate in each round trip (RFC 5681), and the last decision is up to one round trip old. So what is in
+/// flight may be four times what the last complete round delivered. A window of three times that (λ = 3
+/// of downloads, too) cost 6 to 12 ms per transfer at 20 Mbit/s and 60 ms, and one of 1.75 a round trip.
+/// So the window has room for five times the rate of the last round: four, and a quarter for rounds that
+/// end late.
 ///
 /// Afterwards the law alone decides: in a pause of the opposite direction's queue the rule would let
 /// an upload take more than its share. Where the begin was not seen, a standing queue may count as
 /// path, and the rule would let it grow.
 const GROWTH: u64 = 5;
+/// Mean queue of a round, in sixteenths of RTTmin, that ends the growth of a flow that was opened when no
+/// other was there. Slow start's own bursts and a radio's jitter are in the mean: with a quarter of what
+/// λ allows (1 to 3 sixteenths) 3 MB at 20 Mbit/s took up to 1.1 times as long, and with 3 300 KB took 1.06 times
+/// as long where both directions jitter by a third of RTTmin. With 16 the sender of an upload leaves slow start by
+/// itself (HyStart), and beside a later download has 1.35 of 2 Mbit/s, not 1.74.
+const ALONE: u64 = 7;
+/// The same beside other flows, whose queue it is, too: what λ takes for one. With 7 a latecomer of 120 ms fills
+/// the queue until its neighbour of 30 ms times out (Jain's index 0.73).
+const BESIDE: u64 = EMPTY_NUM;
 
-/// Whether a queue stands that ends the growth.
-pub fn growth_ends(law: &Decided) -> bool {
+/// Whether a queue stands that ends the growth. `alone`: no other flow was there when this one was opened.
+pub fn growth_ends(law: &Decided, alone: bool) -> bool {
     let rtt_min = law.rtt_min_us.min(MAX_RTT_US);
-    law.round_rtt_us >= rtt_min + law.allowed_us(rtt_min) / 4
+    law.round_rtt_us >= rtt_min + rtt_min * if alone { ALONE } else { BESIDE } / EMPTY_DEN
 }
 
 /// The window of a connection that still grows; `window`: what it would be otherwise, in bytes.

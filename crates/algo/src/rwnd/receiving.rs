@@ -34,6 +34,8 @@ pub struct Receiving {
     opposite: Opposite,
     /// A queue has stood since the connection began.
     grown: bool,
+    /// No other download was there when this host opened it.
+    alone: bool,
     target: Option<u64>,
     /// What is known of the host's other downloads, and the slot that this one has added itself to.
     share: Option<Share>,
@@ -41,6 +43,11 @@ pub struct Receiving {
 }
 
 impl Receiving {
+    /// This host opens the connection, to this address.
+    pub fn on_open(&mut self, now: Instant, address: u64, places: &Places) {
+        self.alone = places.shares[0].open(now, places.has_minimum(address), &mut self.slot);
+    }
+
     /// Splits the round trip's queueing into both directions. The law gets the smallest RTT of all
     /// connections to this address. Without timestamps the RTT of its last round counts.
     pub fn on_arrival(
@@ -87,7 +94,7 @@ impl Receiving {
         if law.round_rtt_us == 0 {
             return;
         }
-        self.grown |= growth_ends(law) || self.share.is_some_and(|share| share.drains);
+        self.grown |= growth_ends(law, self.alone) || self.share.is_some_and(|share| share.drains);
         let window = self.opposite.window_beside(law, self.share);
         self.target = Some(if self.grown { window } else { growth_window(window, law) });
     }

@@ -129,7 +129,7 @@ impl Half {
     /// The RTT in µs if an echo of a measurement came back. If one echo answers several, the last
     /// one counts: the earlier ones waited only because nothing was echoed in between.
     pub fn returned(&mut self, now: Instant, echo: Option<u32>, ack: u32) -> Option<u32> {
-        let mut last_ns = 0;
+        let mut last_ns = None;
         for probe in &mut self.probes {
             let back = match probe.wait {
                 None => continue,
@@ -142,11 +142,11 @@ impl Half {
             if (back.wrapping_sub(probe.value) as i32) < 0 {
                 continue;
             }
-            last_ns = last_ns.max(probe.sent_ns);
+            last_ns = last_ns.max(Some(probe.sent_ns));
             probe.wait = None;
         }
-        let us = now.0.wrapping_sub(last_ns) / 1_000;
-        (last_ns != 0 && us < MAX_RTT_US).then_some(us.max(1) as u32)
+        let us = now.0.wrapping_sub(last_ns?) / 1_000;
+        (us < MAX_RTT_US).then_some(us.max(1) as u32)
     }
 
     /// Drops all measurements after a retransmission: which of both transmissions is answered is

@@ -33,6 +33,16 @@ impl Places {
         self.by_address.get(&address).copied().filter(|place| place.at_ns != 0).or(self.device)
     }
 
+    /// Whether a receiver of this host knows a smallest RTT to this address.
+    pub fn has_minimum(&self, address: u64) -> bool {
+        self.minima.contains_key(&address)
+    }
+
+    /// Whether a flow has measured the path to this address.
+    pub fn is_known(&self, address: u64) -> bool {
+        self.by_address.contains_key(&address)
+    }
+
     /// The smallest RTT to an address that any connection of this host knows, and this one's own is
     /// `own`; `MAX_RTT_US` stands for none.
     pub fn minimum(&mut self, address: u64, own: u64) -> u64 {
