@@ -6,12 +6,14 @@ mod loads;
 mod prober;
 mod progress;
 mod run;
+mod silence;
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 pub use progress::Progress;
 pub use run::measure;
+pub use silence::{Silences, silences};
 
 use crate::seen::Phase;
 

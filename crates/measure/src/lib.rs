@@ -10,6 +10,7 @@ pub mod delay;
 pub mod expired;
 pub mod figures;
 pub mod hops;
+pub mod idle_gaps;
 pub mod load;
 pub mod losses;
 pub mod metered;

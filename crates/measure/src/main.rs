@@ -15,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::client::{self, Failure, Options};
 use measure::clock::Clock;
 use measure::cure::cures;
+use measure::idle_gaps;
 use measure::metered::{device_towards, metered};
 use measure::saturation::MAX_STREAMS;
 use measure::screen;
@@ -73,6 +74,10 @@ struct MeasureArgs {
     /// Go on where the link seems to be metered, without a question.
     #[arg(long)]
     yes: bool,
+    /// Instead of loads, how much longer the first packet after a pause takes, by which radios that sleep are found:
+    /// quick (4 min), full (30 min), or pauses in seconds, as 1,3,10.
+    #[arg(long, value_name = "PAUSES", conflicts_with_all = ["quick", "phases", "streams", "cc", "keep"])]
+    idle_gaps: Option<Gaps>,
     /// JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -98,6 +103,33 @@ struct ServeArgs {
     /// Bytes that one client may transfer.
     #[arg(long, value_name = "BYTES", default_value = "4 GB")]
     max_data: Bytes,
+}
+
+/// Pauses of a sweep.
+#[derive(Clone)]
+struct Gaps(Vec<f64>);
+
+/// The server keeps a silent client for a minute.
+const LONGEST_GAP_S: f64 = 45.0;
+
+impl std::str::FromStr for Gaps {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Gaps, String> {
+        Ok(Gaps(match text {
+            "quick" => idle_gaps::quick(),
+            "full" => idle_gaps::full(),
+            list => {
+                let gap = |word: &str| {
+                    let seconds = word.trim().parse::<f64>().ok();
+                    seconds.filter(|s| (0.05..=LONGEST_GAP_S).contains(s)).ok_or_else(|| {
+                        format!("{word:?} is neither quick, full, nor a pause of 0.05 to {LONGEST_GAP_S} s")
+                    })
+                };
+                idle_gaps::each(&list.split(',').map(gap).collect::<Result<Vec<f64>, _>>()?)
+            }
+        }))
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -241,6 +273,9 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         max_bytes: args.max_data.0,
         quick: args.quick,
     };
+    if let Some(Gaps(gaps_s)) = args.idle_gaps {
+        return silences(&options, gaps_s, args.json);
+    }
     if !args.yes {
         may_cost(&options.host, args.max_data)?;
     }
@@ -255,6 +290,29 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         }
         thread::sleep(Duration::from_nanos(every.0).saturating_sub(begun.elapsed()));
     }
+}
+
+/// Measures what pauses cost, and prints it.
+fn silences(options: &Options, gaps_s: Vec<f64>, as_json: bool) -> Result<u8, End> {
+    let live = io::stderr().is_terminal();
+    let found = client::silences(options, gaps_s, Clock::default(), &mut |gap_s, left_s| {
+        if live {
+            eprint!("\r\x1b[Ka pause of {gap_s:.1} s, at least {left_s:.0} s left");
+        }
+    });
+    if live {
+        eprint!("\r\x1b[K");
+    }
+    let found = found.map_err(|failure| match failure {
+        Failure::NoServer(text) => End(3, text),
+        Failure::Refused(_) => End(4, failure.to_string()),
+    })?;
+    if as_json {
+        println!("{}", json!({"host": options.host, "idle_gaps": found}));
+    } else {
+        print!("{}", screen::silences(&options.host, &found));
+    }
+    Ok(if found.complete { 0 } else { 5 })
 }
 
 /// Appends a line to a file.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::client::Progress;
+use crate::client::{Progress, Silences};
 use crate::cure::Cure;
 use crate::figures::Quantile;
 use crate::hops::{Hop, Place};
@@ -97,6 +97,43 @@ fn table(phases: &[PhaseOutcome]) -> Vec<[String; 6]> {
         [name(phase), phase.grade.words(), p50, p95, p99, goodput.join(" ")]
     });
     std::iter::once(head).chain(rows).collect()
+}
+
+/// What pauses cost.
+pub fn silences(host: &str, found: &Silences) -> String {
+    let mut text = String::new();
+    if let Some(rtt_ms) = found.rtt_ms {
+        let _ = writeln!(text, "RTT to {host} without a pause: {} ms.", ms(rtt_ms));
+    }
+    for step in &found.steps {
+        let kind =
+            if step.cycle { "a radio that sleeps in cycles" } else { "a radio that is woken" };
+        let _ = writeln!(
+            text,
+            "After {:.1} to {:.1} s without a packet the next one takes {} ms longer ({}–{}, {} packets): {kind}.",
+            step.from_s,
+            step.until_s,
+            ms(step.extra_ms),
+            ms(step.low_ms),
+            ms(step.high_ms),
+            step.samples
+        );
+    }
+    let longest = found.samples.iter().map(|sample| sample.gap_s).reduce(f64::max);
+    if let (true, Some(longest)) = (found.steps.is_empty(), longest) {
+        let _ = writeln!(text, "No pause of up to {longest:.1} s makes the next packet 5 ms late.");
+    }
+    let lost = found.samples.iter().filter(|sample| sample.extra_ms.is_none()).count();
+    if lost > 0 {
+        let _ = writeln!(text, "Lost: {lost} of {} packets after a pause.", found.samples.len());
+    }
+    if found.discarded > 0 {
+        let _ = writeln!(text, "Other programs' packets broke {} pauses.", found.discarded);
+    }
+    if let Some(why) = &found.ended {
+        let _ = writeln!(text, "Incomplete: {why}.");
+    }
+    text
 }
 
 /// The whole result.

@@ -621,6 +621,13 @@ def measure(
             help="Congestion control of the streams, at both ends; of several each phase is measured with each, as cubic,bbr.",
         ),
     ] = None,
+    idle_gaps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PAUSES",
+            help="Instead of loads: how much longer the first packet after a pause takes, by which radios that sleep are found. quick (4 min), full (30 min), or pauses in seconds, as 1,3,10.",
+        ),
+    ] = None,
     max_data: Annotated[
         str | None,
         typer.Option(

@@ -27,7 +27,7 @@ const JITTER: f64 = 0.2;
 /// A probe that left later says something about this host.
 const LATE: Duration = Duration::from_millis(5);
 /// How long the receiver waits before it looks whether it shall end.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// Probes on their way.
 pub struct Prober {
@@ -144,7 +144,7 @@ impl Prober {
 }
 
 /// Waits for a datagram, for the socket's time at most; whether one came.
-fn take_answer(
+pub(super) fn take_answer(
     socket: &UdpSocket,
     session: u64,
     key: &Key,

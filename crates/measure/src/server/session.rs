@@ -23,6 +23,8 @@ use crate::wire::message::{Frames, Info, Limits, StreamInfo, ToClient, ToServer,
 const SILENCE: Duration = Duration::from_secs(3);
 /// Between two reports of the streams.
 const REPORT: Duration = Duration::from_millis(100);
+/// Longest silence that a client may ask for.
+const QUIET: Duration = Duration::from_secs(60);
 /// A client that reads nothing for so long is gone.
 const WRITE: Duration = Duration::from_secs(3);
 /// Until the threads of stopped streams have ended: five looks.
@@ -49,6 +51,8 @@ pub struct Session {
     begun: Instant,
     /// Milliseconds from `begun` until the client was last active.
     active_ms: AtomicU64,
+    /// Until then the client wants silence; zero: it does not.
+    quiet_until_ms: AtomicU64,
     over: AtomicBool,
     streams: Mutex<Vec<Stream>>,
     up: Count,
@@ -76,6 +80,7 @@ impl Session {
             writer: Mutex::new(writer),
             begun: Instant::now(),
             active_ms: AtomicU64::new(0),
+            quiet_until_ms: AtomicU64::new(0),
             over: AtomicBool::new(false),
             streams: Mutex::default(),
             up: Count::default(),
@@ -115,11 +120,17 @@ impl Session {
 
     fn alive(&self) {
         self.active_ms.store(self.begun.elapsed().as_millis() as u64, Relaxed);
+        self.quiet_until_ms.store(0, Relaxed);
+    }
+
+    /// Whether the client still wants silence.
+    fn is_quiet(&self) -> bool {
+        (self.begun.elapsed().as_millis() as u64) < self.quiet_until_ms.load(Relaxed)
     }
 
     fn is_silent(&self) -> bool {
-        self.begun.elapsed().saturating_sub(Duration::from_millis(self.active_ms.load(Relaxed)))
-            > SILENCE
+        let last = self.active_ms.load(Relaxed).max(self.quiet_until_ms.load(Relaxed));
+        self.begun.elapsed().saturating_sub(Duration::from_millis(last)) > SILENCE
     }
 
     /// A frame to the client. One that cannot be written ends the session: the next would begin in its middle.
@@ -145,11 +156,13 @@ impl Session {
         while !self.is_over() {
             thread::sleep(REPORT);
             let (up, down) = self.bytes();
-            self.say(&ToClient::Info(Info {
-                t_ns: self.clock.now(),
-                up_bytes: up,
-                streams: locked(&self.streams).iter().map(of_stream).collect(),
-            }));
+            if !self.is_quiet() {
+                self.say(&ToClient::Info(Info {
+                    t_ns: self.clock.now(),
+                    up_bytes: up,
+                    streams: locked(&self.streams).iter().map(of_stream).collect(),
+                }));
+            }
             if up + down > self.limits.bytes && !limited {
                 limited = true;
                 self.stop_streams();
@@ -196,6 +209,11 @@ impl Session {
         self.alive();
         match message {
             ToServer::Alive => {}
+            ToServer::Quiet { ms } => {
+                let length = Duration::from_millis(ms.into()).min(QUIET);
+                let until = self.begun.elapsed() + length;
+                self.quiet_until_ms.store(until.as_millis() as u64, Relaxed);
+            }
             ToServer::Stop => {
                 self.stop_streams();
                 self.say(&ToClient::Stopped);

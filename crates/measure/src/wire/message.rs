@@ -26,6 +26,11 @@ pub enum ToServer {
     Stop,
     /// Still here.
     Alive,
+    /// Nothing comes for so long, and nothing shall be sent: the silence is what is measured.
+    Quiet {
+        /// Milliseconds; a minute at most.
+        ms: u32,
+    },
     /// Nothing that this version knows.
     #[serde(other)]
     Unknown,

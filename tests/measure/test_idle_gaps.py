@@ -1,0 +1,59 @@
+"""Pauses: the link's radio is found by them, and other programs' packets are no pause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from path import Link, MeasuredPath
+
+from unbloat.lab.testbed import TIMEOUT_S
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+FAST = Link(40, 400)
+
+
+def radio(*layers: str) -> Link:
+    """An uplink whose radio sleeps."""
+    return Link(8, 300, medium=f'rate = "8 Mbit/s"\nlayers = [{", ".join(layers)}]')
+
+
+def test_a_radio_that_is_woken_after_two_seconds_is_found(tmp_path: Path) -> None:
+    up = radio('{ kind = "promotion", idle = "2 s", delay = "500 ms" }')
+    with MeasuredPath(tmp_path, up, FAST) as made:
+        made.serve()
+        code, found = made.measure("--idle-gaps", "0.2,1,3")
+    assert code == 0, found
+    found = found["idle_gaps"]
+    (step,) = found["steps"]
+    assert 1.5 <= step["from_s"] <= 2.0 <= step["until_s"] + 0.05 <= 2.5
+    assert abs(step["extra_ms"] - 500) <= 20
+    assert not step["cycle"]
+    assert 20 <= found["rtt_ms"] < 25
+
+
+def test_a_path_without_a_radio_has_no_step_and_a_busy_device_no_pause(tmp_path: Path) -> None:
+    with MeasuredPath(tmp_path, Link(8, 300), FAST) as made:
+        made.serve()
+        code, found = made.measure("--idle-gaps", "0.2,2")
+        found = found["idle_gaps"]
+        assert (code, found["steps"], found["discarded"]) == (0, [], 0)
+        assert len(found["samples"]) == 6
+        pings = made.start("client", "ping", "-i", "0.5", "10.0.0.2")
+        code, found = made.measure("--idle-gaps", "0.2,1")
+        pings.terminate()
+        pings.wait(TIMEOUT_S)
+    found = found["idle_gaps"]
+    # Between two pings there are pauses of 0.2 s, and none of 1 s.
+    assert (code, found["complete"], found["discarded"]) == (5, False, 3)
+    assert {sample["gap_s"] for sample in found["samples"]} == {0.2}
+
+
+@pytest.mark.parametrize("words", ["fast", "1,60", "0,1"])
+def test_a_pause_that_is_none_is_wrong_usage(tmp_path: Path, words: str) -> None:
+    with MeasuredPath(tmp_path, FAST, FAST) as made:
+        client = made.client("--idle-gaps", words)
+        _, errors = client.communicate(timeout=TIMEOUT_S)
+    assert client.returncode == 2
+    assert "0.05 to 45 s" in errors
