@@ -1,5 +1,5 @@
-"""`make measure-evidence`: runs of `unbloat measure` on nine paths beside the emulator's own log of its queues, and on three
-rows of links of which one is slow, as a page.
+"""`make measure-evidence`: runs of `unbloat measure` on nine paths beside the emulator's own log of its queues, on three
+rows of links of which one is slow, and of its pauses on three radios, as a page.
 
 Each run measures down, up and both. A row is one phase of one path: the true p95 of the graded direction, how many runs were
 within max(5 ms, 10 %) of theirs, and how many printed the true grade, alone or as one of two. Runs whose grade was
@@ -50,6 +50,25 @@ SLOW = (
     "series: the second link is slow",
     "series: the third link is slow",
 )
+PAUSES = """
+## Radios that sleep
+
+`--idle-gaps quick` over an emulated uplink with a promotion layer. *right*: as many steps as the radio has, each between two pauses within 0.5 s of the true one, and its extra time within 20 ms.
+
+| radio | right | found after, s | extra, ms |
+|---|---|---|---|
+"""
+# Of each radio its layer, and after which pauses (s) how much more (ms).
+RADIOS: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
+    "radio: woken after 7 s in 500 ms": ('idle = "7 s", delay = "500 ms"', ((7, 500),)),
+    "radio: sleeps after 1.7 s, woken in 40 ms; after 11.3 s in 260 ms": (
+        'idle = "11.3 s", delay = "260 ms", doze_after = "1.7 s", doze_delay = "40 ms"',
+        ((1.7, 40), (11.3, 220)),
+    ),
+    "radio: none": ("", ()),
+}
+# Longer than a sweep of two steps takes.
+SWEEP_S = 400
 GRADES = ((5, "A+"), (30, "A"), (60, "B"), (200, "C"), (400, "D"))
 FQ_CODEL = '{ kind = "fq_codel" }'
 WIDE = Link(50, 1000, queue=FQ_CODEL)
@@ -152,6 +171,40 @@ def placed(name: str, number: int) -> Iterator[Case]:
         }
 
 
+def swept(name: str, number: int) -> Iterator[Case]:
+    """One sweep of pauses."""
+    layer, _ = RADIOS[name]
+    layers = f'\nlayers = [{{ kind = "promotion", {layer} }}]' if layer else ""
+    up = Link(8, 300, medium=f'rate = "8 Mbit/s"{layers}')
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        MeasuredPath(Path(folder), up, Link(40, 400), duration_s=SWEEP_S) as made,
+    ):
+        made.serve()
+        _, result = made.measure("--idle-gaps", "quick", timeout_s=SWEEP_S)
+    steps = result["idle_gaps"]["steps"]
+    found = [[step["from_s"], step["until_s"], step["extra_ms"]] for step in steps]
+    yield {"path": name, "run": number, "phase": "pauses", "found": found}
+
+
+def pause_row(cases: list[Case]) -> str:
+    """A line of the table of radios."""
+    name = cases[0]["path"]
+    _, true = RADIOS[name]
+
+    def right(case: Case) -> bool:
+        return len(case["found"]) == len(true) and all(
+            after - 0.5 <= low <= after <= high + 0.05 <= after + 0.55 and abs(ms - extra) <= 20
+            for (low, high, ms), (after, extra) in zip(case["found"], true, strict=True)
+        )
+
+    last = cases[-1]["found"]
+    spans = ", ".join(f"{low:.2f} to {high:.2f}" for low, high, _ in last)
+    extras = ", ".join(f"{ms:.0f}" for _, _, ms in last)
+    count = sum(map(right, cases))
+    return f"| {name.removeprefix('radio: ')} | {count} of {len(cases)} | {spans or '–'} | {extras or '–'} |"
+
+
 def place_row(cases: list[Case]) -> str:
     """A line of the table of places."""
     far = len(SLOW)
@@ -191,10 +244,13 @@ def page(cases: list[Case]) -> str:
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
         groups.setdefault((case["path"], case["phase"]), []).append(case)
-    delays = [row(group) for (path, _), group in groups.items() if path not in SLOW]
+    known = {*SLOW, *RADIOS}
+    delays = [row(group) for (path, _), group in groups.items() if path not in known]
     places = [place_row(group) for (path, _), group in groups.items() if path in SLOW]
     text = HEAD + "\n".join(delays) + "\n"
-    return text + (PLACES + "\n".join(places) + "\n" if places else "")
+    text += PLACES + "\n".join(places) + "\n" if places else ""
+    pauses = [pause_row(group) for (path, _), group in groups.items() if path in RADIOS]
+    return text + (PAUSES + "\n".join(pauses) + "\n" if pauses else "")
 
 
 def main() -> None:
@@ -209,7 +265,7 @@ def main() -> None:
     text = given.store.read_text() if given.store.exists() else ""
     cases: list[Case] = [json.loads(line) for line in text.splitlines()]
     with tempfile.TemporaryDirectory() as folder:
-        names = [*paths(Path(folder)), *SLOW]
+        names = [*paths(Path(folder)), *SLOW, *RADIOS]
     done = {(case["path"], case["run"]) for case in cases}
     missing = [
         (name, run)
@@ -218,7 +274,8 @@ def main() -> None:
         if given.only in name and (name, run) not in done
     ]
     for name, run in missing[: given.at_most]:
-        new = list((placed if name in SLOW else measured)(name, run))
+        way = placed if name in SLOW else swept if name in RADIOS else measured
+        new = list(way(name, run))
         cases += new
         with given.store.open("a") as store:
             store.writelines(f"{json.dumps(case)}\n" for case in new)

@@ -139,17 +139,24 @@ class MeasuredPath(Testbed):
     """Client and server with a link each way."""
 
     def __init__(
-        self, folder: Path, up: Link, down: Link, more: str = "", options: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        up: Link,
+        down: Link,
+        more: str = "",
+        options: tuple[str, ...] = (),
+        duration_s: int = 100,
     ) -> None:
         super().__init__(folder, *ADDRESSES, sysctls={"net.ipv6.conf.default.disable_ipv6": "1"})
         self.links = {"up": up, "down": down}
-        self.more, self.options = more, options
+        self.more, self.options, self.duration_s = more, options, duration_s
         self.zero_unix_s = 0.0
         self.program = found("unbloat-measure") or ""
 
     def build(self) -> None:
         """Addresses, routes, the emulator's clock."""
-        text = f'name = "measured"\nduration = "100 s"\n{self.links["up"].text("up")}'
+        text = f'name = "measured"\nduration = "{self.duration_s} s"\n'
+        text += self.links["up"].text("up")
         text += f'{self.links["down"].text("down")}[[flow]]\nfrom = "client"\n{self.more}'
         for device in self.emulate(text, *self.options):
             node, peer = (list(ADDRESSES)[end] for end in (device.node, device.peer))
@@ -173,10 +180,10 @@ class MeasuredPath(Testbed):
         target = (ADDRESSES["server"], "--token", TOKEN, "--json")
         return self.start("client", self.program, *target, *words)
 
-    def measure(self, *words: str) -> tuple[int, dict[str, Any]]:
+    def measure(self, *words: str, timeout_s: float = TIMEOUT_S) -> tuple[int, dict[str, Any]]:
         """Exit code and result of a client."""
         client = self.client(*words)
-        out, errors = client.communicate(timeout=TIMEOUT_S)
+        out, errors = client.communicate(timeout=timeout_s)
         assert out, errors
         return client.returncode, json.loads(out)
 

@@ -1,6 +1,6 @@
 //! How much longer the first packet after a pause takes, and after which pause.
 //!
-//! signal: the round trip of a packet after a pause, less that of two that follow it at once · model: a radio that nobody
+//! signal: the round trip of a packet after a pause, less that of two that follow it at once · model: a radio that no program
 //! uses releases its connection after some seconds, or sleeps in cycles (3GPP TS 36.331 section 5.3.3, TS 36.321
 //! section 5.7); the first packet wakes it, so the extra time is a step over the pause · action: the steps, each between
 //! two pauses that differ by half a second at most; until they do, the next pause to try.
@@ -19,7 +19,7 @@ const QUICK_REPEATS: usize = 3;
 const FULL_REPEATS: usize = 5;
 /// A step is known well enough between pauses that differ by less, s.
 const WIDTH_S: f64 = 0.5;
-/// Of each pause that halves a step: two that agree, since a third of 20 s costs more than it tells.
+/// Of each pause that halves a step: two that agree, since a third of 20 s costs more time than it is worth.
 const HALVING: usize = 2;
 /// Of all pairs of a packet before a step and one after it, in so many the later one took longer (Mann and Whitney 1947):
 /// jitter has levels, too, but they overlap.
@@ -27,7 +27,7 @@ const APART: f64 = 0.95;
 /// Packets of a level: with two, jitter of 8 ms is one in a sweep of twenty.
 const LEVEL: usize = 3;
 /// A smaller extra is no step: as the bound of accuracy of a delay.
-const LEAST_MS: f64 = 5.0;
+const MIN_EXTRA_MS: f64 = 5.0;
 /// Waits after a step that vary by more than this part of it are those of a cycle: a packet comes at any moment of it.
 const CYCLE: f64 = 0.5;
 /// With fewer samples the smallest and the largest say nothing of a cycle.
@@ -154,7 +154,7 @@ impl Sweep {
                     (all + 1, later + i32::from(b + before > *a))
                 });
                 let apart = f64::from(later) >= APART * f64::from(all);
-                (extra_ms >= LEAST_MS && apart).then_some(Step {
+                (extra_ms >= MIN_EXTRA_MS && apart).then_some(Step {
                     from_s: gaps[at - 1],
                     until_s: gaps[at],
                     extra_ms,

@@ -110,21 +110,26 @@ struct ServeArgs {
 struct Gaps(Vec<f64>);
 
 /// The server keeps a silent client for a minute.
-const LONGEST_GAP_S: f64 = 45.0;
+const MAX_GAP_S: f64 = 45.0;
+
+/// A word that is no pause.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is neither quick, full, nor a pause of 0.05 to {MAX_GAP_S} s")]
+struct NoPause(String);
 
 impl std::str::FromStr for Gaps {
-    type Err = String;
+    type Err = NoPause;
 
-    fn from_str(text: &str) -> Result<Gaps, String> {
+    fn from_str(text: &str) -> Result<Gaps, NoPause> {
         Ok(Gaps(match text {
             "quick" => idle_gaps::quick(),
             "full" => idle_gaps::full(),
             list => {
                 let gap = |word: &str| {
                     let seconds = word.trim().parse::<f64>().ok();
-                    seconds.filter(|s| (0.05..=LONGEST_GAP_S).contains(s)).ok_or_else(|| {
-                        format!("{word:?} is neither quick, full, nor a pause of 0.05 to {LONGEST_GAP_S} s")
-                    })
+                    seconds
+                        .filter(|s| (0.05..=MAX_GAP_S).contains(s))
+                        .ok_or_else(|| NoPause(word.to_owned()))
                 };
                 idle_gaps::each(&list.split(',').map(gap).collect::<Result<Vec<f64>, _>>()?)
             }

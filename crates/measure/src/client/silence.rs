@@ -1,7 +1,7 @@
 //! Pauses without a packet, and what the first packet after each takes.
 //!
 //! signal: the counters of the device towards the server, answers to probes · model: the pause begins with the last packet of
-//! the device, whoever sent it · action: one probe after the pause and two after its answer, as `idle_gaps` wants them.
+//! the device, of whatever program · action: one probe after the pause and two after its answer, as `idle_gaps` wants them.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -33,9 +33,9 @@ const NEXT: Duration = Duration::from_millis(30);
 /// Probes after the first, whose median is what a packet takes without a pause.
 const FOLLOWING: usize = 2;
 /// Longest silence that the server is asked for: it keeps a silent client for a minute.
-const LONGEST: Duration = Duration::from_secs(50);
+const MAX_SILENCE: Duration = Duration::from_secs(50);
 /// A pause that other programs broke is begun again until this many times its length, and some, have passed.
-const PATIENCE: (u32, Duration) = (3, Duration::from_secs(2));
+const RETRY_LIMIT: (u32, Duration) = (3, Duration::from_secs(2));
 /// A session ends so long before its limit.
 const SPARE: Duration = Duration::from_secs(15);
 
@@ -97,7 +97,7 @@ impl Asking {
 
     /// Waits until the device has been silent for `gap`; false: other packets never allowed it.
     fn silence(&self, gap: Duration, device: Option<&str>) -> bool {
-        let quiet_ms = (LONGEST + ANSWER).as_millis() as u32;
+        let quiet_ms = (MAX_SILENCE + ANSWER).as_millis() as u32;
         self.control.say(&ToServer::Quiet { ms: quiet_ms });
         let begun = Instant::now();
         let (mut last, mut since) = (packets(device), begun);
@@ -106,7 +106,7 @@ impl Asking {
             if left.is_zero() {
                 return true;
             }
-            if begun.elapsed() + left > LONGEST.min(gap * PATIENCE.0 + PATIENCE.1) {
+            if begun.elapsed() + left > MAX_SILENCE.min(gap * RETRY_LIMIT.0 + RETRY_LIMIT.1) {
                 return false;
             }
             thread::sleep(left.min(POLL));
