@@ -47,7 +47,7 @@ def test_the_printed_command_makes_a_d_an_a_at_the_same_goodput(tmp_path: Path, 
             made.ask("client", *inside, *places, "off")
     delay, goodput = f"delay_{way}", f"goodput_{way}_bps"
     assert before["grade"]["grades"] == ["D"]
-    assert after["grade"]["grades"] == ["A"]
+    assert after["grade"]["grades"] in (["A"], ["A+"], ["A+", "A"]), after["grade"]["why"]
     assert before[delay]["p95_ms"][0] > 200
     assert after[delay]["p95_ms"][0] < 30
     # What a lost segment held back is read at once when it comes again: without the cure more than the link carries.

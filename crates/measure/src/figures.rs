@@ -55,8 +55,12 @@ pub struct Figures {
     pub rising: bool,
 }
 
+/// A smaller rise is none: half of what an A allows. The window law lets the queue of a path of 20 ms swing between a quarter and
+/// three quarters of that, over seconds; with 5 ms two of four measurements of a cured uplink had no grade.
+const MIN_RISE_MS: f64 = 15.0;
+
 /// Whether the queue still grew at the end: the median of the last third is above that of the first by more than 20 %
-/// and 5 ms, or that of the last tenth is above that of all by as much. A load fills a deep buffer over seconds; what is
+/// and [`MIN_RISE_MS`], or that of the last tenth is above that of all by as much. A load fills a deep buffer over seconds; what is
 /// measured meanwhile is less than what stays. The queue that CUBIC keeps swings by less (its β is 0.7: between 0.85 and
 /// 1.2 of its mean where the buffer is as large as the path).
 pub fn is_rising(delays_ms: &[f64]) -> bool {
@@ -69,7 +73,7 @@ pub fn is_rising(delays_ms: &[f64]) -> bool {
     if tenth == 0 {
         return false;
     }
-    let above = |high: f64, low: f64| high > low + f64::max(5.0, 0.2 * low);
+    let above = |high: f64, low: f64| high > low + f64::max(MIN_RISE_MS, 0.2 * low);
     above(median(&delays_ms[n - third..]), median(&delays_ms[..third]))
         || above(median(&delays_ms[n - tenth..]), median(delays_ms))
 }
