@@ -60,7 +60,7 @@ pub struct Figures {
 const MIN_RISE_MS: f64 = 15.0;
 
 /// Whether the queue still grew at the end: the median of the last third is above that of the first by more than 20 %
-/// and [`MIN_RISE_MS`], or that of the last tenth is above that of all by as much. A load fills a deep buffer over seconds; what is
+/// and `MIN_RISE_MS`, or that of the last tenth is above that of all by as much. A load fills a deep buffer over seconds; what is
 /// measured meanwhile is less than what stays. The queue that CUBIC keeps swings by less (its β is 0.7: between 0.85 and
 /// 1.2 of its mean where the buffer is as large as the path).
 pub fn is_rising(delays_ms: &[f64]) -> bool {
