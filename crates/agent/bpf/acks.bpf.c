@@ -129,10 +129,10 @@ static __always_inline int take_window(struct flow *f, struct acks_config *c, __
 		struct shares *all = bpf_map_lookup_elem(&shares, &which);
 
 		if (all)
-			shares_take(all, now, &d->law, &d->slot, &share);
+			shares_take(all, now, &d->law, &d->member, &share);
 	}
 	d->target = opposite_window_beside(&d->opposite, &law, &d->law, &share, law.mss);
-	if (!f->syn_out || !f->syn_in || share.drains || growth_ends(&d->law, d->alone))
+	if (!f->syn_out || !f->syn_in || share.drains || growth_ends(&d->law, d->member.alone))
 		d->grown = 1;
 	if (!d->grown)
 		d->target = growth_window(d->target, &law, &d->law);
@@ -399,9 +399,9 @@ static __always_inline void opens(struct flow *f, const struct flow_key *key, __
 	bool known = bpf_map_lookup_elem(&places, key->outside) != NULL;
 
 	if (down)
-		f->down.alone = shares_open(down, now, known, &f->down.slot);
+		shares_open(down, now, known, &f->down.member);
 	if (up)
-		f->up.alone = shares_open(up, now, known, &f->up.slot);
+		shares_open(up, now, known, &f->up.member);
 }
 
 static __always_inline void on_syn(struct flow *f, const struct flow_key *key, struct acks_config *c, struct acks_counters *count,

@@ -71,14 +71,12 @@ struct direction {
 	/* The right edge as the sender got to see it. */
 	__u32 edge;
 	struct opposite opposite;
-	/* The slot of fair.h that it has added itself to last. */
-	__u64 slot;
+	struct member member;
 	__u32 target, advertised;
 	__u32 rewritten;
 	/* `grown`: a queue has stood since the flow began or paused (see growth_window). `moved_on`:
-	 * the edge has moved on to the end of a pair (see paired). `alone`: no other flow was there when
-	 * it was opened. */
-	__u8 max_seq_known, edge_known, scale, grown : 1, moved_on : 1, alone : 1;
+	 * the edge has moved on to the end of a pair (see paired). */
+	__u8 max_seq_known, edge_known, scale, grown : 1, moved_on : 1;
 };
 
 struct flow {

@@ -283,7 +283,9 @@ struct receive_step {
 	__u32 stamp, stamped;
 	/* The results; `target` is 0 before the first decision. */
 	__u64 target, rtt_min_us;
-	__u32 towards_us, away_us, added_us, pad;
+	__u32 towards_us, away_us, added_us;
+	/* Which of two connections, and 1: it begins; 2: this host opens it. */
+	__u16 which, begins;
 };
 
 struct {
@@ -297,14 +299,25 @@ struct receive_bench {
 	struct drwa_law law;
 	__u32 steps, done;
 	__u32 address[4];
-	__u32 grown, alone, opened, pad;
 	__u64 mss;
+};
+
+/* A connection. */
+struct receiver {
 	struct drwa state;
 	struct half path;
 	struct opposite opposite;
-	__u64 slot;
+	struct member member;
 	struct share share;
+	__u64 grown;
 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct receiver);
+} receivers SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -337,36 +350,45 @@ struct {
 
 static long step_receive(__u32 i, void *unused)
 {
-	__u32 zero = 0;
+	__u32 zero = 0, which;
 	struct receive_bench *b = bpf_map_lookup_elem(&receive_bench, &zero);
 	struct receive_step *step = bpf_map_lookup_elem(&receive_stream, &i);
+	struct receiver *r;
 	__u32 address[4];
 	__u64 own, target = 0;
 	bool grows = false;
 
 	if (!b || !step)
 		return 1;
+	which = step->which;
+	r = bpf_map_lookup_elem(&receivers, &which);
+	if (!r)
+		return 1;
 	__builtin_memcpy(address, b->address, sizeof(address));
-	if (!b->state.ready)
-		drwa_init(&b->state, &b->law);
-	if (!i && b->opened)
-		b->alone = receiving_open(&shared_shares, &shared_minima, address, step->now_ns, &b->slot);
+	/* Two connections to two addresses. */
+	address[0] += which;
+	if (step->begins) {
+		__builtin_memset(r, 0, sizeof(*r));
+		drwa_init(&r->state, &b->law);
+		if (step->begins == 2)
+			receiving_open(&shared_shares, &shared_minima, address, step->now_ns, &r->member);
+	}
 	if (step->sample.arrived) {
-		own = b->state.rtt_min_us;
+		own = r->state.rtt_min_us;
 		if (step->sample.rtt_us)
 			own = law_min(own, step->sample.rtt_us);
-		b->state.rtt_min_us = law_max(minimum_of(&shared_minima, address, own, step->now_ns), LAW_MIN_RTT_US);
-		receiving_measure(&b->path, &b->opposite, &b->state, &shared_paths, address, step->now_ns, step->sample.rtt_us,
+		r->state.rtt_min_us = law_max(minimum_of(&shared_minima, address, own, step->now_ns), LAW_MIN_RTT_US);
+		receiving_measure(&r->path, &r->opposite, &r->state, &shared_paths, address, step->now_ns, step->sample.rtt_us,
 				  step->stamped, step->stamp);
-		receiving_others(&shared_shares, &b->law, &b->state, step->now_ns, &b->slot, &b->share);
+		receiving_others(&shared_shares, &b->law, &r->state, step->now_ns, &r->member, &r->share);
 	}
-	if (receiving_sample(&b->state, &b->opposite, b->grown, b->alone, &b->law, step->now_ns, &step->sample, &b->share, b->mss, &grows, &target))
-		b->grown = !grows;
+	if (receiving_sample(&r->state, &r->opposite, r->grown, r->member.alone, &b->law, step->now_ns, &step->sample, &r->share, b->mss, &grows, &target))
+		r->grown = !grows;
 	step->target = target;
-	step->rtt_min_us = b->state.rtt_min_us;
-	step->towards_us = b->path.towards_us;
-	step->away_us = b->path.away_us;
-	step->added_us = b->opposite.added_us;
+	step->rtt_min_us = r->state.rtt_min_us;
+	step->towards_us = r->path.towards_us;
+	step->away_us = r->path.away_us;
+	step->added_us = r->opposite.added_us;
 	b->done = i + 1;
 	return 0;
 }

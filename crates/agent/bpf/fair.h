@@ -5,7 +5,7 @@
  * RTTmin; one queue for all · action: a window that moves the rate towards the mean.
  *
  * CPUs that write to a slot at the same time may lose a flow's rate: the mean of the others counts
- * then, for one second.
+ * then, for one second. Or they may lose a sample: a flow then learns of the others with a later one.
  */
 #pragma once
 #include "path.h"
@@ -21,11 +21,19 @@ struct shares_slot {
 	__u64 rates, lambdas, flows, rtt_min_us, rtt_max_us;
 };
 
-/* All flows of one direction. */
+/* All flows of one direction. samples: of all of them. */
 struct shares {
-	__u64 number;
+	__u64 samples, number;
 	struct shares_slot current, last;
 	__u64 drain_from_ns, drain_until_ns, newcomers;
+};
+
+/* What a flow keeps of its place among them. */
+struct member {
+	/* The slot that it has added itself to last, and the samples of all flows at its last one. */
+	__u64 slot, samples;
+	/* 1: no other flow has had a sample since this host opened it. */
+	__u64 alone;
 };
 
 /* What a flow knows of the others; all zero: there are none. */
@@ -37,9 +45,8 @@ struct share {
 	__u32 known, drains;
 };
 
-/* This host opens a connection, which will take its share with `added`; its path is `known` if an
- * earlier connection has measured it. True: no other flow is there. */
-static __always_inline bool shares_open(const struct shares *s, __u64 now, bool known, __u64 *added)
+/* This host opens a connection, whose path is `known` if an earlier connection has measured it. */
+static __always_inline void shares_open(const struct shares *s, __u64 now, bool known, struct member *m)
 {
 	__u64 slots = now / FAIR_SLOT_NS + 1 - s->number, others = 0;
 
@@ -47,18 +54,21 @@ static __always_inline bool shares_open(const struct shares *s, __u64 now, bool 
 		others = s->current.flows;
 	if (!slots)
 		others += s->last.flows;
-	if (known || !others)
-		*added = FAIR_MET_NO_QUEUE;
-	return !others;
+	m->slot = known || !others ? FAIR_MET_NO_QUEUE : 0;
+	m->samples = s->samples;
+	m->alone = 1;
 }
 
-/* `added`: the slot that this flow has added itself to last. */
-static __always_inline void shares_take(struct shares *s, __u64 now, const struct drwa *d, __u64 *added, struct share *share)
+/* A sample of a flow. */
+static __always_inline void shares_take(struct shares *s, __u64 now, const struct drwa *d, struct member *m, struct share *share)
 {
 	__u64 number = now / FAIR_SLOT_NS + 1;
 	struct shares_slot *slot = &s->current;
 
 	__builtin_memset(share, 0, sizeof(*share));
+	if (m->samples != s->samples)
+		m->alone = 0;
+	m->samples = ++s->samples;
 	if (number != s->number) {
 		if (number == s->number + 1)
 			s->last = s->current;
@@ -67,9 +77,9 @@ static __always_inline void shares_take(struct shares *s, __u64 now, const struc
 		__builtin_memset(&s->current, 0, sizeof(s->current));
 		s->number = number;
 	}
-	if (*added != number && d->rtt_us) {
-		s->newcomers |= !*added;
-		*added = number;
+	if (m->slot != number && d->rtt_us) {
+		s->newcomers |= !m->slot;
+		m->slot = number;
 		if (!slot->flows || d->rtt_min_us < slot->rtt_min_us)
 			slot->rtt_min_us = d->rtt_min_us;
 		slot->rtt_max_us = law_max(slot->rtt_max_us, d->rtt_us);

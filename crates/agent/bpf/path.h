@@ -388,13 +388,12 @@ static __always_inline __u64 opposite_window(const struct opposite *o, const str
  * path, and the rule would let it grow.
  */
 #define GROWTH 5
-/* Mean queue of a round, in sixteenths of RTTmin, that ends the growth of a flow that was opened when no
- * other was there, and of any other. */
+/* Mean queue of a round, in sixteenths of RTTmin, that ends the growth of a flow that is alone since it was
+ * opened, and of any other. */
 #define GROWTH_ALONE 7
 #define GROWTH_BESIDE 3
 
-/* Whether a queue stands that ends the growth. `alone`: no other flow was there when this one was
- * opened. */
+/* Whether a queue stands that ends the growth. `alone`: see struct member in fair.h. */
 static __always_inline bool growth_ends(const struct drwa *d, bool alone)
 {
 	__u64 rtt_min = law_min(d->rtt_min_us, LAW_MAX_RTT_US);

@@ -219,7 +219,7 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 	s->law.rtt_min_us = law_max(s->law.rtt_min_us, LAW_MIN_RTT_US);
 	if (just_received) {
 		measure_path(tp, s, address, now, sample.rtt_us);
-		receiving_others(&shares, &law, &s->law, now, &s->slot, &s->share);
+		receiving_others(&shares, &law, &s->law, now, &s->member, &s->share);
 	}
 	count->samples++;
 	if (sample.received < c->start_bytes) {
@@ -229,7 +229,7 @@ static __always_inline void on_ack(struct bpf_sock_ops *ctx, struct receive_conf
 		return;
 	}
 	begun = s->law.begun_ns;
-	if (!receiving_sample(&s->law, &s->opposite, s->grown, s->alone, &law, now, &sample, &s->share, tp->advmss, &grows, &wanted))
+	if (!receiving_sample(&s->law, &s->opposite, s->grown, s->member.alone, &law, now, &sample, &s->share, tp->advmss, &grows, &wanted))
 		return;
 	s->grown = !grows;
 	target = wanted;
@@ -321,7 +321,7 @@ static __always_inline void on_established(struct bpf_sock_ops *ctx, struct rece
 	}
 	count->sockets++;
 	if (active)
-		s->alone = receiving_open(&shares, &minima, address, bpf_ktime_get_ns(), &s->slot);
+		receiving_open(&shares, &minima, address, bpf_ktime_get_ns(), &s->member);
 	if (flags & BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG)
 		return;
 	/* All programs on the socket share this word of flags: add to it, never replace it. */

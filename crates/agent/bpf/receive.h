@@ -70,9 +70,9 @@ struct receive_socket {
 	/* Cached answer of place_selected: 2 × places_version, plus 1 if it is selected. */
 	__u32 place_cached;
 	/* flagged, 1: this program has set the callback flag, so it may clear it. grown, 1: a queue has
-	 * stood since the connection began, or its begin was not seen (see growth_window). alone, 1: no
-	 * other download was there when this host opened it. */
-	__u8 flagged, grown, alone, pad;
+	 * stood since the connection began, or its begin was not seen (see growth_window). */
+	__u8 flagged, grown;
+	__u16 pad;
 	/* The receive buffer that the application has fixed, and its larger size now; 0: unchanged.
 	 */
 	__u32 app_buffer, raised;
@@ -80,8 +80,8 @@ struct receive_socket {
 	/* Which direction's queue it is. */
 	struct half path;
 	struct opposite opposite;
-	/* The slot of fair.h that it has added itself to last, and what it knows of the others. */
-	__u64 slot;
+	/* Its place among the other downloads, and what it knows of them. */
+	struct member member;
 	struct share share;
 };
 

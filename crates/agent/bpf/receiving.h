@@ -52,14 +52,14 @@ static __always_inline void receiving_measure(struct half *path, struct opposite
 }
 
 /* Learns from the host's other downloads, and adds this one to them. `all`: the map of shares. */
-static __always_inline void receiving_others(void *all, const struct drwa_law *law, const struct drwa *d, __u64 now, __u64 *slot,
+static __always_inline void receiving_others(void *all, const struct drwa_law *law, const struct drwa *d, __u64 now, struct member *m,
 					     struct share *share)
 {
 	__u32 zero = 0;
 	struct shares *of_downloads = law->fair ? bpf_map_lookup_elem(all, &zero) : NULL;
 
 	if (of_downloads)
-		shares_take(of_downloads, now, d, slot, share);
+		shares_take(of_downloads, now, d, m, share);
 }
 
 #ifdef RECEIVING_APART
@@ -74,13 +74,14 @@ __attribute__((noinline)) int receiving_law(struct drwa *d, const struct drwa_la
 #define receiving_law drwa_on_sample
 #endif
 
-/* This host opens a connection. True: no other download is there. `all`: the map of shares. */
-static __always_inline bool receiving_open(void *all, void *minima, const __u32 *address, __u64 now, __u64 *slot)
+/* This host opens a connection. `all`: the map of shares. */
+static __always_inline void receiving_open(void *all, void *minima, const __u32 *address, __u64 now, struct member *m)
 {
 	__u32 zero = 0;
 	struct shares *of_downloads = bpf_map_lookup_elem(all, &zero);
 
-	return of_downloads && shares_open(of_downloads, now, bpf_map_lookup_elem(minima, address) != NULL, slot);
+	if (of_downloads)
+		shares_open(of_downloads, now, bpf_map_lookup_elem(minima, address) != NULL, m);
 }
 
 /* A sample of the law. True: with it the law has a decision, and `target` is the window. `mss`: payload

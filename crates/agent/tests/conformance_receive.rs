@@ -1,11 +1,10 @@
 //! The kernel separates the two directions' queues at a receiver as the Rust side does, lets a
-//! connection grow, and shares what it knows between connections: both run the same streams, and
-//! every target must be the same.
+//! connection grow, and shares what it knows between connections: both run the same streams, of two
+//! connections at a time in every third case, and every target must be the same.
 //!
 //! Needs root and BPF; elsewhere the test says so and ends.
 
-use agent::kernel::layouts::acks::{Half, Opposite};
-use agent::kernel::layouts::{Drwa as KernelDrwa, DrwaLaw, DrwaSample};
+use agent::kernel::layouts::{DrwaLaw, DrwaSample};
 use algo::Rng;
 use algo::rwnd::drwa::{Config, Drwa, Form};
 use algo::rwnd::path::Places;
@@ -27,7 +26,9 @@ struct Step {
     towards_us: u32,
     away_us: u32,
     added_us: u32,
-    pad: u32,
+    /// Which of two connections, and how it begins with this step: 1: by the far end, 2: by this host.
+    which: u16,
+    begins: u16,
 }
 
 #[repr(C)]
@@ -37,18 +38,7 @@ struct Bench {
     steps: u32,
     done: u32,
     address: [u32; 4],
-    /// Flags: a queue has stood; no other download was there when it was opened; this host opens it.
-    grown: u32,
-    alone: u32,
-    opened: u32,
-    pad: u32,
     mss: u64,
-    state: KernelDrwa,
-    path: Half,
-    opposite: Opposite,
-    slot: u64,
-    /// What the connection knows of the others: `struct share` of `bpf/fair.h`.
-    share: [u64; 3],
 }
 
 #[allow(unsafe_code)]
@@ -79,14 +69,14 @@ fn any_config(rng: &mut Rng) -> Config {
 
 /// A download beside queues that come and go in both directions. The far clock has whole
 /// milliseconds; segments come in bursts, and some show no round trip.
-fn any_stream(rng: &mut Rng, start: u64, stamped: bool) -> Vec<Step> {
+fn any_stream(rng: &mut Rng, start: u64, stamped: bool, length: usize) -> Vec<Step> {
     let mut now = start;
     let first_stamp = rng.below(1 << 32) as u32;
     let base = 5_000 + rng.below(80_000);
     let (mut towards, mut away) = (0_u64, 0_u64);
     let (mut received, mut edge) = (0_u64, 65_535_u64);
     let mut found = Vec::new();
-    for step in 0..STREAM {
+    for step in 0..length {
         now += match rng.below(400) {
             0 => rng.below(3_000_000_000),
             1..60 => 0,
@@ -134,7 +124,17 @@ fn every_target_of_any_receiver_is_the_same_in_the_kernel() {
     for case in 0..40_u32 {
         let config = any_config(&mut rng);
         let setup = Setup { mss: Bytes(536 + rng.below(8_000)), timestamps: rng.below(5) > 0 };
-        let mut steps = any_stream(&mut rng, start, setup.timestamps);
+        // A second connection begins and ends beside the first.
+        let beside = if case % 3 == 2 { STREAM / 4 } else { 0 };
+        let mut steps = any_stream(&mut rng, start, setup.timestamps, STREAM - beside);
+        steps[0].begins = 1 + rng.below(2) as u16;
+        if beside > 0 {
+            let start = steps[rng.below(600) as usize].now_ns + 1;
+            let mut others = any_stream(&mut rng, start, setup.timestamps, beside);
+            others[0].begins = 1 + rng.below(2) as u16;
+            steps.extend(others.iter().map(|step| Step { which: 1, ..*step }));
+            steps.sort_by_key(|step| step.now_ns);
+        }
         // The next connection follows at once, or while what is known of the path is still fresh.
         start = steps.last().unwrap().now_ns + rng.below(2_000_000_000);
         let mut law = DrwaLaw::new(&config, setup.mss.0, setup.timestamps);
@@ -145,22 +145,24 @@ fn every_target_of_any_receiver_is_the_same_in_the_kernel() {
             steps: steps.len() as u32,
             address: [1, 0, 0, address],
             mss: setup.mss.0,
-            opened: (case % 2),
             ..Bench::default()
         };
         kernel.run(bench, &mut steps, |bench| bench.done);
-        let mut ours = Drwa::new(config.clone(), &setup);
-        let initial = ours.window().0;
-        if case % 2 == 1 {
-            ours.on_open(Instant(steps[0].now_ns), address.into(), &places);
-        }
+        let mut both = [(); 2].map(|()| Drwa::new(config.clone(), &setup));
+        let initial = both[0].window().0;
         for (i, step) in steps.iter().enumerate() {
             let now = Instant(step.now_ns);
             let rtt = (step.sample.rtt_us > 0).then(|| Duration::from_micros(step.sample.rtt_us));
             let arrived = step.sample.arrived == 1;
+            let ours = &mut both[usize::from(step.which)];
+            // To two addresses.
+            let address = u64::from(address) + (u64::from(step.which) << 32);
+            if step.begins == 2 {
+                ours.on_open(now, address, &places);
+            }
             if arrived {
                 let stamp = setup.timestamps.then_some(step.stamp);
-                let arrival = Arrival { address: address.into(), stamp, rtt };
+                let arrival = Arrival { address, stamp, rtt };
                 ours.on_arrival(now, &arrival, &mut places);
             }
             let sample = Sample {

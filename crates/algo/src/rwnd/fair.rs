@@ -61,9 +61,23 @@ struct Slot {
     rtt_max_us: u64,
 }
 
+/// What a flow keeps of its place among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Member {
+    /// The slot that it has added itself to last.
+    slot: u64,
+    /// Samples of all flows at its last one.
+    samples: u64,
+    /// No other flow has had a sample since this host opened it. A flow that ended just before is none:
+    /// taken for one, it made 3 MB at 20 Mbit/s take 1.09 times as long.
+    pub alone: bool,
+}
+
 /// All flows of one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shares {
+    /// Samples of all flows.
+    samples: u64,
     number: u64,
     current: Slot,
     last: Slot,
@@ -88,32 +102,31 @@ pub struct Share {
 }
 
 impl Shares {
-    /// This host opens a connection, which will take its share with `added`; its path is `known` if an
-    /// earlier connection has measured it. Whether no other flow is there.
-    pub fn open(&self, now: Instant, known: bool, added: &mut u64) -> bool {
+    /// This host opens a connection, whose path is `known` if an earlier connection has measured it.
+    pub fn open(&self, now: Instant, known: bool) -> Member {
         let others = match (now.0 / SLOT_NS + 1).wrapping_sub(self.number) {
             0 => self.current.flows + self.last.flows,
             1 => self.current.flows,
             _ => 0,
         };
-        if known || others == 0 {
-            *added = MET_NO_QUEUE;
-        }
-        others == 0
+        let slot = if known || others == 0 { MET_NO_QUEUE } else { 0 };
+        Member { slot, samples: self.samples, alone: true }
     }
 
-    /// A flow with this rate and RTTmin, which has added itself in slot `added` last. What it knows of
-    /// the others; `None` if there are none.
-    pub fn take(&mut self, now: Instant, law: &Decided, added: &mut u64) -> Option<Share> {
+    /// A sample of a flow. What it knows of the others; `None` if there are none.
+    pub fn take(&mut self, now: Instant, law: &Decided, member: &mut Member) -> Option<Share> {
+        member.alone &= member.samples == self.samples;
+        self.samples += 1;
+        member.samples = self.samples;
         let number = now.0 / SLOT_NS + 1;
         if number != self.number {
             self.last = if number == self.number + 1 { self.current } else { Slot::default() };
             self.current = Slot::default();
             self.number = number;
         }
-        if *added != number && law.round_rtt_us > 0 {
-            self.newcomers |= *added == 0;
-            *added = number;
+        if member.slot != number && law.round_rtt_us > 0 {
+            self.newcomers |= member.slot == 0;
+            member.slot = number;
             let rtt_min_us = law.rtt_min_us;
             let slot = &mut self.current;
             if slot.flows == 0 || rtt_min_us < slot.rtt_min_us {

@@ -18,6 +18,7 @@ use units::{Bytes, Duration, Instant};
 
 use super::decided::MIN_RTT_US;
 use super::drwa::{Config as Law, Drwa};
+use super::fair::Member;
 use super::opposite::{Opposite, growth_ends, growth_window};
 use super::path::{Half, Places, Wait};
 use super::{Cause, Sample, Setup, WindowControl};
@@ -97,15 +98,13 @@ struct Direction {
     /// The right edge as the sender got to see it.
     edge: Option<u32>,
     opposite: Opposite,
-    /// The slot of [`super::fair`] that it has added itself to.
-    slot: u64,
+    /// Its place among the other flows of its direction.
+    member: Member,
     /// The window that the law wants, bytes.
     target: u32,
     scale: u8,
     /// A queue has stood since the flow began or paused.
     grown: bool,
-    /// No other flow was there when it was opened.
-    alone: bool,
     /// The edge has moved on to the end of a pair of segments.
     moved_on: bool,
 }
@@ -242,7 +241,7 @@ impl Flow {
         if out && !s.acks {
             let known = places.is_known(address);
             for (d, shares) in [&mut self.down, &mut self.up].into_iter().zip(&places.shares) {
-                d.alone = shares.open(now, known, &mut d.slot);
+                d.member = shares.open(now, known);
             }
         }
         let first = s.seq.wrapping_add(1);
@@ -358,9 +357,10 @@ impl Flow {
             return;
         }
         let shares = &mut places.shares[usize::from(up)];
-        let share = law.fair.then(|| shares.take(now, law, &mut d.slot)).flatten();
+        let share = law.fair.then(|| shares.take(now, law, &mut d.member)).flatten();
         let mut target = d.opposite.window_beside(law, share);
-        if !from_syn || growth_ends(law, d.alone) || share.is_some_and(|share| share.drains) {
+        if !from_syn || growth_ends(law, d.member.alone) || share.is_some_and(|share| share.drains)
+        {
             d.grown = true;
         }
         if !d.grown {

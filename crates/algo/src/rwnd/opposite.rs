@@ -143,8 +143,8 @@ impl Opposite {
 /// an upload take more than its share. Where the begin was not seen, a standing queue may count as
 /// path, and the rule would let it grow.
 const GROWTH: u64 = 5;
-/// Mean queue of a round, in sixteenths of RTTmin, that ends the growth of a flow that was opened when no
-/// other was there. Slow start's own bursts and a radio's jitter are in the mean: with a quarter of what
+/// Mean queue of a round, in sixteenths of RTTmin, that ends the growth of a flow beside which no
+/// other has had a sample since it was opened. Slow start's own bursts and a radio's jitter are in the mean: with a quarter of what
 /// λ allows (1 to 3 sixteenths) 3 MB at 20 Mbit/s took up to 1.1 times as long, and with 3 300 KB took 1.06 times
 /// as long where both directions jitter by a third of RTTmin. With 16 the sender of an upload leaves slow start by
 /// itself (HyStart), and beside a later download has 1.35 of 2 Mbit/s, not 1.74.
@@ -153,7 +153,7 @@ const ALONE: u64 = 7;
 /// the queue until its neighbour of 30 ms times out (Jain's index 0.73).
 const BESIDE: u64 = EMPTY_NUM;
 
-/// Whether a queue stands that ends the growth. `alone`: no other flow was there when this one was opened.
+/// Whether a queue stands that ends the growth. `alone`: see [`super::fair::Member`].
 pub fn growth_ends(law: &Decided, alone: bool) -> bool {
     let rtt_min = law.rtt_min_us.min(MAX_RTT_US);
     law.round_rtt_us >= rtt_min + rtt_min * if alone { ALONE } else { BESIDE } / EMPTY_DEN

@@ -12,7 +12,7 @@
 use units::{Duration, Instant};
 
 use super::decided::{Decided, MIN_RTT_US};
-use super::fair::Share;
+use super::fair::{Member, Share};
 use super::opposite::{Opposite, growth_ends, growth_window};
 use super::path::{Half, Places};
 
@@ -34,18 +34,16 @@ pub struct Receiving {
     opposite: Opposite,
     /// A queue has stood since the connection began.
     grown: bool,
-    /// No other download was there when this host opened it.
-    alone: bool,
     target: Option<u64>,
-    /// What is known of the host's other downloads, and the slot that this one has added itself to.
+    /// What is known of the host's other downloads, and its place among them.
     share: Option<Share>,
-    slot: u64,
+    member: Member,
 }
 
 impl Receiving {
     /// This host opens the connection, to this address.
     pub fn on_open(&mut self, now: Instant, address: u64, places: &Places) {
-        self.alone = places.shares[0].open(now, places.has_minimum(address), &mut self.slot);
+        self.member = places.shares[0].open(now, places.has_minimum(address));
     }
 
     /// Splits the round trip's queueing into both directions. The law gets the smallest RTT of all
@@ -81,7 +79,7 @@ impl Receiving {
         self.half.received_ns = now.0;
         law.rtt_min_us = rtt_min;
         if law.fair {
-            self.share = places.shares[0].take(now, law, &mut self.slot);
+            self.share = places.shares[0].take(now, law, &mut self.member);
         }
     }
 
@@ -94,7 +92,8 @@ impl Receiving {
         if law.round_rtt_us == 0 {
             return;
         }
-        self.grown |= growth_ends(law, self.alone) || self.share.is_some_and(|share| share.drains);
+        self.grown |=
+            growth_ends(law, self.member.alone) || self.share.is_some_and(|share| share.drains);
         let window = self.opposite.window_beside(law, self.share);
         self.target = Some(if self.grown { window } else { growth_window(window, law) });
     }

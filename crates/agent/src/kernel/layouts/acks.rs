@@ -92,8 +92,8 @@ plain! {
         edge: u32,
         /// The queue in the opposite direction.
         opposite: Opposite,
-        /// The slot of `bpf/fair.h` that it has added itself to last.
-        slot: u64,
+        /// Its place among the other flows: `struct member` of `bpf/fair.h`.
+        member: [u64; 3],
         /// Target window, bytes; 0: none yet.
         target: u32,
         /// Window as the sender got to see it, bytes.
