@@ -25,7 +25,7 @@
 //! covers (λ > 1 + β).
 //!
 //! Figures: Jain's index of 24 cases of two to eight flows (`crates/sim/tests/fair.rs`), the smallest;
-//! as it is 0.972. Ablations are in docs/window-law.md.
+//! as it is 0.913. Ablations are in docs/window-law.md.
 //!
 //! Source: this project. The mean as a target is that of processor sharing (Kleinrock 1967); that a
 //! multiplicative law alone does not converge is Chiu and Jain, "Analysis of the Increase and Decrease
@@ -44,11 +44,11 @@ const MET_NO_QUEUE: u64 = u64::MAX;
 /// Round trips that this takes: one until smaller windows are in force, one until the queue is gone,
 /// one for the samples. Without it: 0.342.
 const DRAIN_ROUNDS: u64 = 3;
-/// β as a divisor. 0.984, 0.972, 0.719 and 0.620 with 4, 8, 16 and 32: small ones are slow where
+/// β as a divisor. 0.984, 0.913, 0.719 and 0.620 with 4, 8, 16 and 32: small ones are slow where
 /// windows are small, large ones need a larger λ.
 const BETA: u64 = 8;
 /// The mean counts as at most so many times the flow's own rate more, so that a flow
-/// grows no faster than the others give way. 0.988, 0.972 and 0.972 with 1, 2 and 8.
+/// grows no faster than the others give way. 0.913 with 1, 2 and 8.
 const GAIN: u64 = 2;
 
 /// What a slot says of all flows together.
@@ -158,7 +158,7 @@ pub fn fair_window(law: &Decided, share: Share, rate: u64, added_us: u32) -> u64
     let rtt_min = law.rtt_min_us.min(MAX_RTT_US);
     if share.drains {
         // Half a bandwidth-delay product, since a newcomer's is too large by the queue that it met:
-        // 0.787 with a whole one, 0.971 with three quarters.
+        // 0.787 with a whole one, 0.913 with three quarters.
         return law.bounded(rate * rtt_min / 1_000_000 / 2);
     }
     let queue = allowed_us(share.rtt_min_us.min(rtt_min), share.lambda);
@@ -167,7 +167,7 @@ pub fn fair_window(law: &Decided, share: Share, rate: u64, added_us: u32) -> u64
     let towards = share.mean.min(rate + GAIN * rate);
     let mut window = (rate * (BETA - 1) + towards) / BETA * us / 1_000_000;
     // Less than a segment more would never be sent, nor less than the two that Linux sends at once,
-    // where forwarded windows end with a pair (0.953 without).
+    // where forwarded windows end with a pair (0.926 without).
     if share.mean > rate && own < BETA * law.mss {
         window = window.max(own + law.mss);
     } else if share.mean > rate + rate / 4 {

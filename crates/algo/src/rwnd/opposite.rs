@@ -150,7 +150,7 @@ const GROWTH: u64 = 5;
 /// itself (HyStart), and beside a later download has 1.35 of 2 Mbit/s, not 1.74.
 const ALONE: u64 = 7;
 /// The same beside other flows, whose queue it is, too: what λ takes for one. With 7 a latecomer of 120 ms fills
-/// the queue until its neighbour of 30 ms times out (Jain's index 0.73).
+/// the queue until its neighbour of 30 ms times out (Jain's index 0.72).
 const BESIDE: u64 = EMPTY_NUM;
 
 /// Whether a queue stands that ends the growth. `alone`: see [`super::fair::Member`].
