@@ -14,7 +14,7 @@ use measure::wire::probe::{self, Probe};
 use measure::wire::replay::{Replay, WINDOW};
 
 fn key() -> Key {
-    Key::derived("token", &[1; 16], &[2; 16])
+    Key::derived("token", &[1; 32])
 }
 
 /// Frames of the control connection, in pieces as long as the first byte says. How they are cut changes nothing, and

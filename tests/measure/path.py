@@ -151,6 +151,7 @@ class MeasuredPath(Testbed):
         self.links = {"up": up, "down": down}
         self.more, self.options, self.duration_s = more, options, duration_s
         self.zero_unix_s = 0.0
+        self.pin = ""
         self.program = found("unbloat-measure") or ""
 
     def build(self) -> None:
@@ -172,12 +173,12 @@ class MeasuredPath(Testbed):
         file.write_text(f"{TOKEN}\n")
         ours = (self.program, "serve", "--token-file", str(file))
         server = self.start("server", *((other, TOKEN) if other else ours))
-        self.listens("server", PORT)
+        self.pin = printed_pin(server)
         return server
 
     def client(self, *words: str) -> subprocess.Popen[str]:
         """A client that runs."""
-        target = (ADDRESSES["server"], "--token", TOKEN, "--json")
+        target = (ADDRESSES["server"], "--token", TOKEN, "--pin", self.pin, "--json")
         return self.start("client", self.program, *target, *words)
 
     def measure(self, *words: str, timeout_s: float = TIMEOUT_S) -> tuple[int, dict[str, Any]]:
@@ -199,6 +200,14 @@ class MeasuredPath(Testbed):
         """True waits while a phase was measured."""
         begin, end = (phase[key] - self.zero_unix_s for key in ("from_unix_s", "until_unix_s"))
         return queue.waits_ms(begin, end)
+
+
+def printed_pin(server: subprocess.Popen[str]) -> str:
+    """The pin in the line of a server, which it prints when it listens."""
+    assert server.stdout is not None
+    words = server.stdout.readline().split()
+    assert "--pin" in words, words
+    return words[words.index("--pin") + 1]
 
 
 @cache

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from path import PORT, TOKEN, Link
+from path import TOKEN, Link, printed_pin
 
 from unbloat.lab.requirements import found
 from unbloat.lab.testbed import TIMEOUT_S, Testbed
@@ -85,12 +85,13 @@ queue = {{ kind = "droptail", limit = "{link.queue_kb} KB" }}
         file = self.folder / "token"
         file.write_text(f"{TOKEN}\n")
         server = self.start("server", self.program, "serve", "--token-file", str(file))
-        self.listens("server", PORT)
+        self.pin = printed_pin(server)
         return server
 
     def measure(self, *words: str) -> dict[str, Any]:
         """Result of a client."""
-        client = self.start("client", self.program, self.server, "--token", TOKEN, "--json", *words)
+        secrets = ("--token", TOKEN, "--pin", self.pin)
+        client = self.start("client", self.program, self.server, *secrets, "--json", *words)
         out, errors = client.communicate(timeout=TIMEOUT_S)
         assert out, errors
         result: dict[str, Any] = json.loads(out)

@@ -1,4 +1,5 @@
-"""How a measurement ends, and what strangers can do: dead servers and links, forged probes, broken frames, a second client."""
+"""How a measurement ends, and what strangers can do: dead servers and links, forged probes, broken frames and handshakes, a
+second client."""
 
 from __future__ import annotations
 
@@ -63,24 +64,47 @@ for s in sockets:
 print(seen, sent, answers)
 """
 
-# 10,000 control frames that are none, over some connections.
+# 10,000 broken beginnings, a connection each: mostly what shall be TLS and is none, every tenth a frame inside TLS that is none.
 BREAK = """
-import random, socket, sys
+import random, socket, ssl
 draw = random.Random(1)
-sent = 0
-for _ in range(100):
-    s = socket.create_connection((sys.argv[1], 26110), timeout=5)
-    try:
-        s.sendall(b"UNBLOAT1")
-        for _ in range(100):
-            body = draw.randbytes(draw.randrange(60))
-            length = draw.choice([len(body), draw.randrange(1 << 32)])
-            s.sendall(length.to_bytes(4, "big") + body)
-            sent += 1
-    except OSError:
-        sent += 100 - sent % 100 if sent % 100 else 0
-    s.close()
-print(sent)
+tls = ssl.create_default_context()
+tls.check_hostname = False
+tls.verify_mode = ssl.CERT_NONE
+tls.set_alpn_protocols(["unbloat/1"])
+framed = 0
+for n in range(10_000):
+    body = draw.randbytes(draw.randrange(60))
+    with socket.create_connection(("127.0.0.1", 26110), timeout=5) as plain:
+        try:
+            if n % 10:
+                length = draw.choice([len(body), draw.randrange(1 << 16)])
+                plain.sendall(bytes([22, 3, draw.randrange(5)]) + length.to_bytes(2, "big") + body)
+            else:
+                with tls.wrap_socket(plain) as sealed:
+                    length = draw.choice([len(body), draw.randrange(1 << 32)])
+                    sealed.sendall(length.to_bytes(4, "big") + body)
+                    framed += 1
+        except OSError:
+            pass
+print(n + 1, framed)
+"""
+
+# Holds 64 connections, twice what one host may, each with a part of a handshake: one that is closed is opened again, until
+# a line of input comes. Prints how many the server closed at once, and how many after it had waited.
+STALL = """
+import select, socket, sys, time
+held, ages = {}, []
+while not select.select([sys.stdin], [], [], 0)[0]:
+    while len(held) < 64:
+        s = socket.create_connection((sys.argv[1], 26110), timeout=5, source_address=("10.0.0.3", 0))
+        s.sendall(bytes([22, 3, 1, 2, 0, 1])[: len(held) % 7])
+        held[s] = time.monotonic()
+    for s in select.select(list(held), [], [], 0.1)[0]:
+        ages.append(time.monotonic() - held.pop(s))
+        s.close()
+waited = sum(age > 2.9 for age in ages)
+print(len(ages) - waited, waited)
 """
 
 
@@ -117,25 +141,34 @@ def test_a_server_or_link_that_dies_ends_it_with_what_it_has(tmp_path: Path, wha
     assert phase["delay_rtt"]["loss"] < 0.1
 
 
-def test_forged_probes_get_no_answer_and_broken_frames_end_nothing(tmp_path: Path) -> None:
+def test_forged_probes_get_no_answer_and_broken_or_stalled_handshakes_end_nothing(
+    tmp_path: Path,
+) -> None:
     with MeasuredPath(tmp_path, *LINKS) as made:
         made.serve()
         made.ip("client", "address add 10.0.0.3/32 dev lo")
         made.ip("server", f"route add 10.0.0.3/32 via {ADDRESSES['client']} onlink dev down")
         own = ADDRESSES["client"]
         server = ADDRESSES["server"]
+        stall = (sys.executable, "-c", STALL, server)
+        stalled = made.start("client", *stall, stdin=subprocess.PIPE)
         client = made.client("--phases", "down", "--quick")
         time.sleep(0.5)
         forged = made.ask("client", sys.executable, "-c", FORGE, server, own, own, "10.0.0.3")
-        broken = made.start("client", sys.executable, "-c", BREAK, server)
+        broken = made.start("server", sys.executable, "-c", BREAK)
         out, errors = client.communicate(timeout=TIMEOUT_S)
         count, _ = broken.communicate(timeout=TIMEOUT_S)
         again, _ = made.measure("--phases", "down", "--quick")
+        closes, _ = stalled.communicate("enough\n", timeout=TIMEOUT_S)
     seen, sent, answers = map(int, forged.split())
     assert seen > 100, "the client probed meanwhile"
     assert sent >= 200
     assert answers == 0
-    assert int(count) >= 10_000
+    ends, framed = map(int, count.split())
+    assert (ends, framed) == (10_000, 1000)
+    too_many, waited = map(int, closes.split())
+    assert too_many > 0
+    assert waited > 0
     result = json.loads(out)
     assert result["complete"], errors
     assert result["phases"][0]["delay_rtt"]["loss"] < 0.2
@@ -149,10 +182,17 @@ def test_a_second_client_waits_and_a_stranger_is_refused(tmp_path: Path) -> None
         first, begun = made.client(*words), time.monotonic()
         time.sleep(0.5)
         second = made.client(*words)
-        stranger = made.start("client", made.program, ADDRESSES["server"], "--token", "wrong")
+        asks = (made.program, ADDRESSES["server"], "--token", "wrong", "--pin")
+        stranger = made.start("client", *asks, made.pin)
         _, errors = stranger.communicate(timeout=TIMEOUT_S)
         assert stranger.returncode == 4
         assert errors == "unbloat-measure: the server refuses: wrong token\n"
+        deceived = made.start("client", *asks, "00112233445566778899")
+        _, errors = deceived.communicate(timeout=TIMEOUT_S)
+        assert deceived.returncode == 4
+        assert errors == "unbloat-measure: 10.0.0.2: the server's key is not that of --pin: " + (
+            "the server has a new one, or another host answers for it\n"
+        )
         one, _, result = ended(first, begun)
         other, _, second_result = ended(second, begun)
     assert result["complete"]

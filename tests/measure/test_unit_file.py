@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from path import ADDRESSES, PORT, ROOT, TOKEN, Link, MeasuredPath
+from path import ADDRESSES, ROOT, TOKEN, Link, MeasuredPath, printed_pin
 from requirements import requires
 
 from unbloat.lab.requirements import found
@@ -29,7 +29,7 @@ def test_systemd_reads_the_unit(tmp_path: Path) -> None:
     assert "DynamicUsers" in wrong.stdout + wrong.stderr
 
 
-@requires("setpriv", "prlimit")
+@requires("setpriv", "prlimit", "openssl")
 @pytest.mark.usefixtures("machine")
 def test_a_server_without_rights_and_with_little_memory_serves(tmp_path: Path) -> None:
     with MeasuredPath(tmp_path, Link(20, 100), Link(20, 100)) as made:
@@ -42,10 +42,15 @@ def test_a_server_without_rights_and_with_little_memory_serves(tmp_path: Path) -
         user = ("setpriv", "--reuid=61234", "--regid=61234", "--clear-groups")
         none = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all")
         limits = ("prlimit", f"--data={256 << 20}", "--nofile=128")
-        server = made.start(
-            "server", *limits, *user, *none, made.program, "serve", "--token-file", str(token)
-        )
-        made.listens("server", PORT)
+        # As in the unit's head: a key that stays the same when the server is started again.
+        certificate, key = (str(tmp_path / name) for name in ("certificate", "key"))
+        wanted = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj")
+        files = ("-keyout", key, "-out", certificate)
+        made.ask("server", "openssl", "req", "-x509", *wanted, "/CN=unbloat-measure", *files)
+        Path(key).chmod(0o644)
+        words = ("serve", "--token-file", str(token), "--tls", f"{certificate},{key}")
+        server = made.start("server", *limits, *user, *none, made.program, *words)
+        made.pin = printed_pin(server)
         code, result = made.measure("--phases", "both", "--quick", "--cc", "reno")
         status = Path(f"/proc/{server.pid}/status").read_text()
     assert code in (0, 5)

@@ -16,6 +16,7 @@ pub use run::measure;
 pub use silence::{Silences, silences};
 
 use crate::seen::Phase;
+use crate::tls::Pin;
 
 /// Until an address answers.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -27,6 +28,8 @@ pub struct Options {
     pub host: String,
     /// The server's token.
     pub token: String,
+    /// The pin of the server's key; `None`: an authority has to vouch for it.
+    pub pin: Option<Pin>,
     /// Phases, in order.
     pub phases: Vec<Phase>,
     /// Streams of a loaded phase; `None`: as many as fill the path.
@@ -48,6 +51,9 @@ pub enum Failure {
     /// The server does not want it.
     #[error("the server refuses: {0}")]
     Refused(String),
+    /// The server is not the one that is meant, or cannot show that it is.
+    #[error("{0}")]
+    Untrusted(String),
 }
 
 /// Text of another program, fit for a terminal: control characters and what is too long are left out.

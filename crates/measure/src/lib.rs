@@ -3,6 +3,7 @@
 //! A client loads the path to a server, down, up and both at once, and sends small probes of its own meanwhile. What is
 //! decided here reads no clock and no socket: `delay`, `losses`, `saturation`, `figures`, `hops`.
 
+pub mod channel;
 pub mod client;
 pub mod clock;
 pub mod cure;
@@ -21,4 +22,5 @@ pub mod seen;
 pub mod server;
 pub mod socket;
 pub mod surroundings;
+pub mod tls;
 pub mod wire;

@@ -1,7 +1,7 @@
 //! The program `unbloat-measure`: arguments, one call, one line for what went wrong.
 //!
-//! Exit codes: 0 measured, 1 something failed, 2 wrong usage, 3 no server, 4 the server refuses, 5 measured, but a phase
-//! has no grade or is missing.
+//! Exit codes: 0 measured, 1 something failed, 2 wrong usage, 3 no server, 4 the server refuses or is not trusted, 5
+//! measured, but a phase has no grade or is missing.
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
@@ -22,6 +22,7 @@ use measure::screen;
 use measure::seen::Phase;
 use measure::server::{Server, Settings, unprivileged};
 use measure::surroundings::Surroundings;
+use measure::tls::{Identity, Pin};
 use measure::wire::PORT;
 use measure::wire::keys::{hex, random};
 use measure::wire::message::Limits;
@@ -56,6 +57,9 @@ struct MeasureArgs {
     /// A file whose first line is the token.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// The pin of the server's key, as the server prints it; an authority has to vouch for the key otherwise.
+    #[arg(long, value_name = "PIN")]
+    pin: Option<Pin>,
     /// About 12 s instead of 30 to 60.
     #[arg(long)]
     quick: bool,
@@ -100,6 +104,9 @@ struct ServeArgs {
     /// Serve every host, without a token.
     #[arg(long)]
     open: bool,
+    /// Certificate, with those between it and its authority, and key, in PEM; a new key and its pin otherwise.
+    #[arg(long, value_name = "CERT,KEY", value_delimiter = ',', num_args = 1)]
+    tls: Vec<PathBuf>,
     /// Bytes that one client may transfer.
     #[arg(long, value_name = "BYTES", default_value = "4 GB")]
     max_data: Bytes,
@@ -191,7 +198,14 @@ fn serve(args: &ServeArgs) -> Result<u8, End> {
         streams: 2 * MAX_STREAMS as u32,
         pps: PPS,
     };
-    let settings = Settings { token: token.clone(), limits, clock: Clock::default() };
+    // As long as root may still read the files.
+    let identity = match args.tls.as_slice() {
+        [] => Identity::new(),
+        [certificate, key] => Identity::read(certificate, key),
+        _ => return Err(End(2, "--tls takes two files: CERT,KEY".to_owned())),
+    };
+    let Identity { config: tls, pin } = identity.map_err(|e| End(1, e.to_string()))?;
+    let settings = Settings { token: token.clone(), limits, clock: Clock::default(), tls };
     let addresses = match args.listen {
         Some(address) => vec![address],
         // IPv6 takes IPv4 as well, where the host has it.
@@ -219,7 +233,8 @@ fn serve(args: &ServeArgs) -> Result<u8, End> {
         None if args.open => String::new(),
         None => format!(" --token {token}"),
     };
-    println!("unbloat measure {host}{port}{token}");
+    let pin = pin.map(|pin| format!(" --pin {pin}")).unwrap_or_default();
+    println!("unbloat measure {host}{port}{token}{pin}");
     // A program that waits for this line reads a pipe.
     io::stdout().flush().map_err(failed)?;
     server.run().map_err(failed).map(|()| 0)
@@ -272,6 +287,7 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
     let options = Options {
         host: args.host.unwrap_or_default(),
         token,
+        pin: args.pin,
         phases,
         streams: args.streams.map(usize::from),
         cc: args.cc,
@@ -310,7 +326,7 @@ fn silences(options: &Options, gaps_s: Vec<f64>, as_json: bool) -> Result<u8, En
     }
     let found = found.map_err(|failure| match failure {
         Failure::NoServer(text) => End(3, text),
-        Failure::Refused(_) => End(4, failure.to_string()),
+        Failure::Refused(_) | Failure::Untrusted(_) => End(4, failure.to_string()),
     })?;
     if as_json {
         println!("{}", json!({"host": options.host, "idle_gaps": found}));
@@ -358,7 +374,7 @@ fn measured(options: &Options, as_json: bool, keep: Option<&Path>) -> Result<u8,
             }
             return Err(match failure {
                 Failure::NoServer(_) => End(3, text),
-                Failure::Refused(_) => End(4, text),
+                Failure::Refused(_) | Failure::Untrusted(_) => End(4, text),
             });
         }
     };

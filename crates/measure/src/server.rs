@@ -1,27 +1,29 @@
 //! The server: one session at a time, on one port of TCP and UDP.
 //!
-//! signal: connections · model: eight bytes say what a connection is; a session needs the token, a data connection and a
-//! probe the session's key · action: `session` while a client measures; everything else is closed.
+//! signal: connections · model: the first byte says what a connection is, TLS or a load; a session needs the token, a data
+//! connection and a probe the session's key · action: `session` while a client measures; everything else is closed.
 //!
 //! Without a session no UDP socket is open. No file is written, nothing that a client sends is printed.
 
 mod answer;
 mod session;
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustls::{ServerConfig, ServerConnection};
+
+use crate::channel::{Channel, ChannelError, locked};
 use crate::clock::Clock;
 use crate::load;
 use crate::socket::plain;
 use crate::wire::data;
-use crate::wire::keys::{Key, Nonce, hex, proves, random, unhex};
+use crate::wire::keys::{Key, proves, random};
 use crate::wire::message::{Frames, Limits, ToClient, ToServer, frame};
-use crate::wire::{CONTROL, DATA};
+use crate::wire::{DATA, HANDSHAKE};
 
 use session::Session;
 
@@ -29,8 +31,10 @@ use session::Session;
 pub const VERSION: u32 = 1;
 /// Until a connection has said what it is, and proved it.
 const INTRODUCTION: Duration = Duration::from_secs(3);
-/// Connections at a time: a session has 17, the others are waiting clients and strangers.
-const MAX_CONNECTIONS: usize = 64;
+/// Connections at a time that have not yet proved what they are.
+const MAX_STRANGERS: usize = 64;
+/// Of one address: a client opens at most 16 streams at once. So one host alone keeps no other one out.
+const MAX_STRANGERS_OF_ONE: usize = 32;
 /// The user of the kernel's overflow, on every Linux.
 const OVERFLOW_USER: u32 = 65_534;
 /// A client that has to wait asks again after this time.
@@ -45,6 +49,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The clock of the probes.
     pub clock: Clock,
+    /// The server's certificate.
+    pub tls: Arc<ServerConfig>,
 }
 
 /// A server that listens.
@@ -56,13 +62,8 @@ pub struct Server {
 struct Shared {
     settings: Settings,
     session: Mutex<Option<Arc<Session>>>,
-    connections: AtomicUsize,
+    strangers: Mutex<Vec<IpAddr>>,
     block: Arc<[u8]>,
-}
-
-/// A lock whose holder panicked is still a lock: no state here is half changed.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Server {
@@ -72,7 +73,7 @@ impl Server {
         let shared = Shared {
             settings,
             session: Mutex::new(None),
-            connections: AtomicUsize::new(0),
+            strangers: Mutex::default(),
             block: load::random_block(seed),
         };
         Ok(Server { listener: TcpListener::bind(address)?, shared: Arc::new(shared) })
@@ -94,27 +95,42 @@ impl Server {
                     continue;
                 }
             };
+            let Some(stranger) = Stranger::new(&self.shared, plain(peer).ip()) else { continue };
             let shared = Arc::clone(&self.shared);
-            if shared.connections.fetch_add(1, Relaxed) >= MAX_CONNECTIONS {
-                shared.connections.fetch_sub(1, Relaxed);
-                continue;
-            }
-            let counted = Counted(shared);
             // Without a thread the connection is closed, as one too many.
             let _ = thread::Builder::new().spawn(move || {
                 // How a connection of a stranger ends is of no interest.
-                let _ = counted.0.introduced(socket, plain(peer).ip());
+                let _ = shared.introduced(socket, stranger);
             });
         }
     }
 }
 
-/// One of the connections, until it is dropped.
-struct Counted(Arc<Shared>);
+/// One of the connections that have proved nothing, until it is dropped.
+struct Stranger {
+    shared: Arc<Shared>,
+    peer: IpAddr,
+}
 
-impl Drop for Counted {
+impl Stranger {
+    /// `None`: there are too many.
+    fn new(shared: &Arc<Shared>, peer: IpAddr) -> Option<Stranger> {
+        let mut all = locked(&shared.strangers);
+        let of_one = all.iter().filter(|one| **one == peer).count();
+        if all.len() >= MAX_STRANGERS || of_one >= MAX_STRANGERS_OF_ONE {
+            return None;
+        }
+        all.push(peer);
+        Some(Stranger { shared: Arc::clone(shared), peer })
+    }
+}
+
+impl Drop for Stranger {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Relaxed);
+        let mut all = locked(&self.shared.strangers);
+        if let Some(at) = all.iter().position(|one| *one == self.peer) {
+            all.swap_remove(at);
+        }
     }
 }
 
@@ -129,58 +145,58 @@ impl Drop for Placed<'_> {
 
 impl Shared {
     /// Finds out what a connection is.
-    fn introduced(&self, mut socket: TcpStream, peer: IpAddr) -> io::Result<()> {
+    fn introduced(&self, socket: TcpStream, stranger: Stranger) -> Result<(), ChannelError> {
         let until = Instant::now() + INTRODUCTION;
-        let mut first = [0; 8];
-        read_until(&mut socket, &mut first, until)?;
-        match first {
-            CONTROL => self.control(socket, peer, until),
-            DATA => self.data(socket, peer, until),
+        let mut first = [0];
+        socket.set_read_timeout(Some(INTRODUCTION))?;
+        match (socket.peek(&mut first)?, first[0]) {
+            (1, HANDSHAKE) => self.control(socket, stranger, until),
+            (1, byte) if byte == DATA[0] => Ok(self.data(socket, stranger, until)?),
             _ => Ok(()),
         }
     }
 
-    fn control(&self, mut socket: TcpStream, peer: IpAddr, until: Instant) -> io::Result<()> {
-        socket.set_nodelay(true)?;
-        socket.set_write_timeout(Some(INTRODUCTION))?;
-        let nonce: Nonce = random()?;
-        socket.write_all(&frame(&ToClient::Nonce { nonce: hex(&nonce) }))?;
+    fn control(
+        &self,
+        socket: TcpStream,
+        stranger: Stranger,
+        until: Instant,
+    ) -> Result<(), ChannelError> {
+        let tls = ServerConnection::new(Arc::clone(&self.settings.tls))?;
+        let channel = Arc::new(Channel::open(socket, tls.into(), until, INTRODUCTION)?);
         let mut frames = Frames::default();
-        let Some(hello) = read_message(&mut socket, &mut frames, until)? else { return Ok(()) };
-        let refuse = |socket: &mut TcpStream, why: &str| {
-            socket.write_all(&frame(&ToClient::Refused { why: why.to_owned() }))
-        };
-        let ToServer::Hello { v, nonce: of_client, proof } = hello else {
-            return refuse(&mut socket, "the first message has to be hello");
+        let Some(hello) = read_message(&channel, &mut frames, until)? else { return Ok(()) };
+        let refuse = |why: &str| channel.send(&frame(&ToClient::Refused { why: why.to_owned() }));
+        let ToServer::Hello { v, proof } = hello else {
+            return Ok(refuse("the first message has to be hello")?);
         };
         if !v.contains(&VERSION) {
-            return refuse(&mut socket, "this server speaks version 1 of the protocol");
+            return Ok(refuse("this server speaks version 1 of the protocol")?);
         }
-        let token = &self.settings.token;
-        let key = match unhex(&of_client) {
-            Some(client) if proves(&proof, token, &nonce, &client) => {
-                Key::derived(token, &nonce, &client)
-            }
-            _ => return refuse(&mut socket, "wrong token"),
-        };
-        let local = plain(socket.local_addr()?);
+        let (token, binding) = (&self.settings.token, channel.binding()?);
+        if !proves(&proof, token, &binding) {
+            return Ok(refuse("wrong token")?);
+        }
+        let peer = stranger.peer;
+        drop(stranger);
+        let key = Key::derived(token, &binding);
         let session = {
             let mut place = locked(&self.session);
             if place.is_some() {
-                return socket.write_all(&frame(&ToClient::Busy { retry_s: RETRY_S }));
+                return Ok(channel.send(&frame(&ToClient::Busy { retry_s: RETRY_S }))?);
             }
-            match Session::new(socket.try_clone()?, local, peer, key, &self.settings) {
+            match Session::new(Arc::clone(&channel), peer, key, &self.settings) {
                 Ok(session) => {
                     let session = Arc::new(session);
                     *place = Some(Arc::clone(&session));
                     session
                 }
-                Err(e) => return refuse(&mut socket, &format!("no UDP socket: {}", e.kind())),
+                Err(e) => return Ok(refuse(&format!("no UDP socket: {}", e.kind()))?),
             }
         };
         let placed = Placed(self);
         let begun = Instant::now();
-        session.run(socket, frames);
+        session.run(frames);
         drop(placed);
         let (up, down) = session.bytes();
         eprintln!(
@@ -192,15 +208,16 @@ impl Shared {
         Ok(())
     }
 
-    fn data(&self, mut socket: TcpStream, peer: IpAddr, until: Instant) -> io::Result<()> {
+    fn data(&self, mut socket: TcpStream, stranger: Stranger, until: Instant) -> io::Result<()> {
         let mut opening = [0; data::LENGTH];
-        opening[..DATA.len()].copy_from_slice(&DATA);
-        read_until(&mut socket, &mut opening[DATA.len()..], until)?;
+        read_until(&mut socket, &mut opening, until)?;
         let session = locked(&self.session).clone();
-        match session {
-            Some(session) if session.peer == peer => session.stream(socket, &opening, &self.block),
-            _ => Ok(()),
-        }
+        let Some(session) = session.filter(|session| session.peer == stranger.peer) else {
+            return Ok(());
+        };
+        let Some(opening) = session.wanted(&opening) else { return Ok(()) };
+        drop(stranger);
+        session.stream(socket, opening, &self.block)
     }
 }
 
@@ -231,21 +248,23 @@ fn read_until(socket: &mut TcpStream, mut into: &mut [u8], until: Instant) -> io
     Ok(())
 }
 
-/// The next message, or `None` where the connection ends or says something else until then.
+/// The next message, or `None` where the peer says something else.
 fn read_message(
-    socket: &mut TcpStream,
+    channel: &Channel,
     frames: &mut Frames,
     until: Instant,
 ) -> io::Result<Option<ToServer>> {
-    let mut buffer = [0; 1];
     loop {
         match frames.take() {
             Ok(Some(message)) => return Ok(Some(message)),
             Ok(None) => {}
             Err(_) => return Ok(None),
         }
-        // Byte by byte: what follows the message belongs to the session's reader, and a hello is short.
-        read_until(socket, &mut buffer, until)?;
-        frames.push(&buffer);
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        channel.socket().set_read_timeout(Some(left))?;
+        channel.receive(frames)?;
     }
 }

@@ -14,7 +14,7 @@ mod driven;
 fn frames() -> Vec<Vec<u8>> {
     let limits = Limits { seconds: 1, bytes: 2, streams: 3, pps: 4 };
     let info = Info { t_ns: -1, up_bytes: 2, streams: vec![StreamInfo::default(); 2] };
-    let hello = ToServer::Hello { v: vec![1, 2], nonce: "ab".repeat(16), proof: "cd".repeat(32) };
+    let hello = ToServer::Hello { v: vec![1, 2], proof: "cd".repeat(32) };
     let welcome = ToClient::Welcome { session: "0f".repeat(8), cc: vec!["bbr".into()], limits };
     let said = [ToClient::Refused { why: "a\u{1b}[2Jb".into() }, welcome, ToClient::Info(info)];
     let mut all: Vec<Vec<u8>> = said.iter().map(frame).collect();
@@ -25,7 +25,7 @@ fn frames() -> Vec<Vec<u8>> {
 }
 
 fn signed() -> Vec<Vec<u8>> {
-    let key = Key::derived("another token", &[1; 16], &[2; 16]);
+    let key = Key::derived("another token", &[1; 32]);
     let probe = Probe { answer: true, session: 1, number: 2, t1: 3, t2: 4, t3: 5, had: 6 };
     let cc = Some("cubic".to_owned());
     let opening = Opening { session: 1, id: 2, direction: Direction::Down, cc };

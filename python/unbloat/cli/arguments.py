@@ -572,7 +572,7 @@ def list_(
 
 @app.command(
     short_help="Say how bad a connection is, in which direction.",
-    epilog="Example: unbloat measure my-server --token 5ac04a9b4db8be5a",
+    epilog="Example: unbloat measure my-server --token 5ac04a9b4db8be5a --pin d8ac84ee3bd692e8c077",
 )
 def measure(
     ctx: typer.Context,
@@ -599,6 +599,13 @@ def measure(
         Path | None,
         typer.Option(
             metavar="FILE", help="A file whose first line is the token; with serve as well."
+        ),
+    ] = None,
+    pin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PIN",
+            help="The pin of the server's key, as the server prints it; an authority has to vouch for the key otherwise.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="About 12 s instead of 30 to 60.")] = False,
@@ -662,6 +669,13 @@ def measure(
     open: Annotated[
         bool, typer.Option("--open", help="With serve: serve every host, without a token.")
     ] = False,
+    tls: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CERT,KEY",
+            help="With serve: certificate and key, in PEM; a new key and its pin otherwise.",
+        ),
+    ] = None,
 ) -> None:
     """How much delay a transfer adds, in which direction: this host and a server of yours load the path down, up and both ways,
     and send small probes meanwhile. Prints a grade per direction and which cure to try."""

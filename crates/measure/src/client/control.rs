@@ -3,19 +3,24 @@
 //! signal: frames of the server, answers to probes · model: neither for three seconds is a server that is gone ·
 //! action: what the streams did, and why it ended.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+
 use super::{CONNECT, Failure, Options, connect, printable};
+use crate::channel::{Channel, ChannelError};
 use crate::server::VERSION;
 use crate::socket::plain;
-use crate::wire::keys::{Key, Nonce, hex, proof, random, unhex};
+use crate::tls;
+use crate::wire::PORT;
+use crate::wire::keys::{Key, proof, unhex};
 use crate::wire::message::{Frames, Info, Limits, ToClient, ToServer, frame};
-use crate::wire::{CONTROL, PORT};
 
 /// As the server's.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -24,10 +29,7 @@ const MAX_INFOS: usize = 4000;
 /// A busy server is asked again for so long: another client's test, and some.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A lock whose holder panicked is still a lock.
-pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub use crate::channel::locked;
 
 /// What the server said, as it comes.
 #[derive(Debug)]
@@ -89,7 +91,7 @@ pub struct Control {
     pub limits: Limits,
     /// What the server says.
     pub from_server: Arc<FromServer>,
-    socket: TcpStream,
+    channel: Arc<Channel>,
 }
 
 impl Control {
@@ -110,35 +112,15 @@ impl Control {
 
     /// A session, or the time after which a busy server may be asked again.
     fn once(options: &Options) -> Result<Result<Control, Duration>, Failure> {
-        let lost = |e: std::io::Error| {
-            Failure::NoServer(format!(
-                "{}: no server of unbloat measure ({})",
-                options.host,
-                e.kind()
-            ))
-        };
-        let mut socket = connect(&options.host, PORT)?;
+        let lost = |e: io::Error| lost(&options.host, e);
+        let socket = connect(&options.host, PORT)?;
         let (server, local) =
             (plain(socket.peer_addr().map_err(lost)?), plain(socket.local_addr().map_err(lost)?));
-        socket.set_nodelay(true).map_err(lost)?;
-        socket.set_read_timeout(Some(CONNECT)).map_err(lost)?;
-        socket.set_write_timeout(Some(CONNECT)).map_err(lost)?;
-        socket.write_all(&CONTROL).map_err(lost)?;
+        let (channel, key) = greet(socket, server.ip(), options)
+            .map_err(|e| failure(&options.host, options.pin.is_some(), e))?;
         let mut frames = Frames::default();
-        let of_client: Nonce = random().map_err(lost)?;
-        let mut key = None;
         let (session, limits) = loop {
-            match next(&mut socket, &mut frames).map_err(lost)? {
-                ToClient::Nonce { nonce } => {
-                    let nonce = unhex(&nonce).ok_or_else(|| lost(ErrorKind::InvalidData.into()))?;
-                    key = Some(Key::derived(&options.token, &nonce, &of_client));
-                    let hello = ToServer::Hello {
-                        v: vec![VERSION],
-                        nonce: hex(&of_client),
-                        proof: proof(&options.token, &nonce, &of_client),
-                    };
-                    socket.write_all(&frame(&hello)).map_err(lost)?;
-                }
+            match next(&channel, &mut frames).map_err(lost)? {
                 ToClient::Welcome { session, limits, .. } => {
                     let session =
                         unhex(&session).ok_or_else(|| lost(ErrorKind::InvalidData.into()))?;
@@ -151,7 +133,6 @@ impl Control {
                 _ => {}
             }
         };
-        let key = key.ok_or_else(|| lost(ErrorKind::InvalidData.into()))?;
         let from_server = Arc::new(FromServer {
             begun: Instant::now(),
             last_ms: AtomicU64::new(0),
@@ -159,11 +140,12 @@ impl Control {
             infos: Mutex::default(),
             stopped: AtomicBool::new(false),
         });
-        let (mut reader, received) = (socket.try_clone().map_err(lost)?, Arc::clone(&from_server));
+        // The silence is judged by who waits for it; the reading thread ends with the connection.
+        channel.socket().set_read_timeout(None).map_err(lost)?;
+        let channel = Arc::new(channel);
+        let (reader, received) = (Arc::clone(&channel), Arc::clone(&from_server));
         thread::spawn(move || {
-            // The silence is judged by who waits for it; this thread ends with the connection.
-            let _ = reader.set_read_timeout(None);
-            while let Ok(message) = next(&mut reader, &mut frames) {
+            while let Ok(message) = next(&reader, &mut frames) {
                 received.alive();
                 match message {
                     ToClient::Info(info) => received.take(info),
@@ -174,12 +156,12 @@ impl Control {
             }
             received.end("the server closed the connection");
         });
-        Ok(Ok(Control { server, local, session, key, limits, from_server, socket }))
+        Ok(Ok(Control { server, local, session, key, limits, from_server, channel }))
     }
 
     /// A message to the server. One that cannot be written is a server that is gone.
     pub fn say(&self, message: &ToServer) {
-        if (&self.socket).write_all(&frame(message)).is_err() {
+        if self.channel.send(&frame(message)).is_err() {
             self.from_server.end("the connection to the server broke");
         }
     }
@@ -188,23 +170,98 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         // Ends the reading thread, too.
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        self.channel.close();
     }
 }
 
-fn next(socket: &mut TcpStream, frames: &mut Frames) -> std::io::Result<ToClient> {
-    let mut buffer = [0; 4096];
+/// TLS with the server that is meant, and the proof that the token is known; the key that follows from it.
+fn greet(
+    socket: TcpStream,
+    address: IpAddr,
+    options: &Options,
+) -> Result<(Channel, Key), ChannelError> {
+    let begun = Instant::now();
+    let name = server_name(&options.host, address);
+    let tls = ClientConnection::new(tls::client(options.pin)?, name)?;
+    let channel = Channel::open(socket, tls.into(), begun + CONNECT, CONNECT)?;
+    channel.socket().set_read_timeout(Some(CONNECT))?;
+    let binding = channel.binding()?;
+    let proof = proof(&options.token, &binding);
+    channel.send(&frame(&ToServer::Hello { v: vec![VERSION], proof }))?;
+    Ok((channel, Key::derived(&options.token, &binding)))
+}
+
+/// Why there is no TLS with the server.
+fn failure(host: &str, pinned: bool, error: ChannelError) -> Failure {
+    match error {
+        ChannelError::Io(e) => lost(host, e),
+        ChannelError::Tls(rustls::Error::InvalidCertificate(why)) => {
+            Failure::Untrusted(if pinned {
+                format!(
+                    "{host}: the server's key is not that of --pin: the server has a new one, or another host answers for it"
+                )
+            } else {
+                format!(
+                    "{host}: no authority vouches for the server's key ({}): --pin of the server's line is needed",
+                    printable(&why.to_string())
+                )
+            })
+        }
+        ChannelError::Tls(e) => no_server(host, &printable(&e.to_string())),
+    }
+}
+
+fn lost(host: &str, error: io::Error) -> Failure {
+    no_server(host, &error.kind().to_string())
+}
+
+fn no_server(host: &str, why: &str) -> Failure {
+    Failure::NoServer(format!("{host}: no server of unbloat measure ({why})"))
+}
+
+/// The name that a certificate has to have: the host without a port.
+fn server_name(host: &str, address: IpAddr) -> ServerName<'static> {
+    let bare = |text: &str| text.trim_matches(['[', ']']).to_owned();
+    let name = match host.rsplit_once(':') {
+        Some((name, _)) if bare(host).parse::<IpAddr>().is_err() => bare(name),
+        _ => bare(host),
+    };
+    // A name that no certificate can have.
+    ServerName::try_from(name).unwrap_or(address.into())
+}
+
+fn next(channel: &Channel, frames: &mut Frames) -> io::Result<ToClient> {
     loop {
         match frames.take() {
             Ok(Some(message)) => return Ok(message),
             Ok(None) => {}
             Err(_) => return Err(ErrorKind::InvalidData.into()),
         }
-        match socket.read(&mut buffer) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(read) => frames.push(&buffer[..read]),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+        match channel.receive(frames) {
+            Err(e) if e.kind() != ErrorKind::Interrupted => return Err(e),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_with_or_without_a_port_has_one_name() {
+        let any = IpAddr::from([192, 0, 2, 1]);
+        let name = |host| server_name(host, any).to_str().into_owned();
+        for (host, expected) in [
+            ("a.example", "a.example"),
+            ("a.example:1", "a.example"),
+            ("192.0.2.7", "192.0.2.7"),
+            ("192.0.2.7:1", "192.0.2.7"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]:1", "2001:db8::1"),
+            ("no name:1", "192.0.2.1"),
+        ] {
+            assert_eq!(name(host), expected);
         }
     }
 }

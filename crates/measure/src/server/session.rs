@@ -3,18 +3,19 @@
 //! signal: frames, data connections, probes · model: a client that is silent for three seconds is gone · action: streams
 //! as they are asked for within the limits, what they did ten times a second, and the end of everything.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::io::{self, ErrorKind, Write};
+use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Settings;
 use super::answer::Answerer;
-use super::{Settings, locked};
+use crate::channel::{Channel, locked};
 use crate::clock::Clock;
 use crate::load::{self, Count};
-use crate::socket::{congestion_controls, info, prepare, stamped};
+use crate::socket::{congestion_controls, info, plain, prepare, stamped};
 use crate::wire::data::{self, Direction, Opening};
 use crate::wire::keys::{Key, hex, random};
 use crate::wire::message::{Frames, Info, Limits, StreamInfo, ToClient, ToServer, frame};
@@ -25,8 +26,6 @@ const SILENCE: Duration = Duration::from_secs(3);
 const REPORT: Duration = Duration::from_millis(100);
 /// Longest silence that a client may ask for.
 const QUIET: Duration = Duration::from_secs(60);
-/// A client that reads nothing for so long is gone.
-const WRITE: Duration = Duration::from_secs(3);
 /// Until the threads of stopped streams have ended: five looks.
 const ENDING: Duration = Duration::from_millis(500);
 
@@ -47,7 +46,7 @@ pub struct Session {
     clock: Clock,
     controls: Vec<String>,
     probes: UdpSocket,
-    writer: Mutex<TcpStream>,
+    channel: Arc<Channel>,
     begun: Instant,
     /// Milliseconds from `begun` until the client was last active.
     active_ms: AtomicU64,
@@ -62,13 +61,12 @@ pub struct Session {
 impl Session {
     /// With a UDP socket beside the control connection's own address.
     pub fn new(
-        writer: TcpStream,
-        local: SocketAddr,
+        channel: Arc<Channel>,
         peer: IpAddr,
         key: Key,
         settings: &Settings,
     ) -> io::Result<Session> {
-        writer.set_write_timeout(Some(WRITE))?;
+        let local = plain(channel.socket().local_addr()?);
         Ok(Session {
             peer,
             id: u64::from_le_bytes(random()?),
@@ -77,7 +75,7 @@ impl Session {
             clock: settings.clock,
             controls: congestion_controls(),
             probes: stamped(local, load::LOOK)?,
-            writer: Mutex::new(writer),
+            channel,
             begun: Instant::now(),
             active_ms: AtomicU64::new(0),
             quiet_until_ms: AtomicU64::new(0),
@@ -94,7 +92,7 @@ impl Session {
     }
 
     /// Leads the session to its end.
-    pub fn run(&self, socket: TcpStream, frames: Frames) {
+    pub fn run(&self, frames: Frames) {
         self.say(&ToClient::Welcome {
             session: hex(&self.id.to_le_bytes()),
             cc: self.controls.clone(),
@@ -105,7 +103,7 @@ impl Session {
             scope.spawn(|| self.report());
             // Even by a panic: the other threads end with the session.
             let _ending = Ending(self);
-            self.listen(socket, frames);
+            self.listen(frames);
         });
     }
 
@@ -135,7 +133,7 @@ impl Session {
 
     /// A frame to the client. One that cannot be written ends the session: the next would begin in its middle.
     fn say(&self, message: &ToClient) {
-        if locked(&self.writer).write_all(&frame(message)).is_err() {
+        if self.channel.send(&frame(message)).is_err() {
             self.over.store(true, Relaxed);
         }
     }
@@ -182,12 +180,11 @@ impl Session {
         }
     }
 
-    fn listen(&self, mut socket: TcpStream, mut frames: Frames) {
+    fn listen(&self, mut frames: Frames) {
         // Looks for the end of the session as often as a stream does.
-        if socket.set_read_timeout(Some(load::LOOK)).is_err() {
+        if self.channel.socket().set_read_timeout(Some(load::LOOK)).is_err() {
             return;
         }
-        let mut buffer = [0; 4096];
         while !self.is_over() {
             loop {
                 match frames.take() {
@@ -196,9 +193,8 @@ impl Session {
                     Err(_) => return self.say(&ToClient::Error { why: "no frame".to_owned() }),
                 }
             }
-            match socket.read(&mut buffer) {
-                Ok(0) => return,
-                Ok(read) => frames.push(&buffer[..read]),
+            match self.channel.receive(&mut frames) {
+                Ok(()) => {}
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(_) => return,
             }
@@ -224,20 +220,16 @@ impl Session {
         }
     }
 
-    /// A data connection, as its first bytes want it.
-    pub fn stream(
-        &self,
-        socket: TcpStream,
-        opening: &[u8; data::LENGTH],
-        block: &[u8],
-    ) -> io::Result<()> {
-        let Some(Opening { session, id, direction, cc }) = Opening::read(opening, &self.key) else {
-            return Ok(());
-        };
+    /// What the first bytes of a data connection want; `None`: they are not of this session's client, or there are too many.
+    pub fn wanted(&self, opening: &[u8; data::LENGTH]) -> Option<Opening> {
+        let opening = Opening::read(opening, &self.key)?;
         let open = locked(&self.streams).len();
-        if session != self.id || open >= self.limits.streams as usize {
-            return Ok(());
-        }
+        (opening.session == self.id && open < self.limits.streams as usize).then_some(opening)
+    }
+
+    /// A data connection, as its first bytes want it.
+    pub fn stream(&self, socket: TcpStream, opening: Opening, block: &[u8]) -> io::Result<()> {
+        let Opening { id, direction, cc, .. } = opening;
         let cc = cc.as_deref();
         let known = cc.is_none_or(|cc| self.controls.iter().any(|known| known == cc));
         let mut why = prepare(&socket, cc.filter(|_| known), load::LOOK)?;

@@ -1,10 +1,10 @@
-//! Token, nonces, the session's key, and tags.
+//! Token, the session's key, and tags.
 //!
-//! signal: a token that both ends know, a nonce of each end · model: HMAC-SHA-256 (RFC 2104) · action: a proof that the
-//! client knows the token, a key for this session, tags of probes and data connections.
+//! signal: a token that both ends know, the binding of their connection · model: HMAC-SHA-256 (RFC 2104) · action: a proof
+//! that the client knows the token, a key for this session, tags of probes and data connections.
 //!
-//! The key itself never passes the network. Without a token (`serve --open`) it still needs both nonces, so a host that
-//! does not see the control connection cannot forge a probe.
+//! Token and key never pass the network, not even inside TLS: a proof is of no use to a server that passes it on, since the
+//! other connection has another binding. Without a token (`serve --open`) the key still needs the binding.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,8 +14,8 @@ use sha2::Sha256;
 
 /// Length of a tag: HMAC-SHA-256 cut to 128 bits, as RFC 2104 section 5 allows (half of the hash or more).
 pub const TAG: usize = 16;
-/// A nonce.
-pub type Nonce = [u8; 16];
+/// What both ends and nobody else know of their connection.
+pub type Binding = [u8; 32];
 
 /// The key of a session.
 #[derive(Clone)]
@@ -32,20 +32,20 @@ fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
 }
 
 /// The client's proof that it knows the token.
-pub fn proof(token: &str, server: &Nonce, client: &Nonce) -> String {
-    hex(&mac(token.as_bytes(), &[b"proof", server, client]).finalize().into_bytes())
+pub fn proof(token: &str, binding: &Binding) -> String {
+    hex(&mac(token.as_bytes(), &[b"proof", binding]).finalize().into_bytes())
 }
 
 /// Whether the proof is that of the token; takes the same time for every wrong one.
-pub fn proves(given: &str, token: &str, server: &Nonce, client: &Nonce) -> bool {
+pub fn proves(given: &str, token: &str, binding: &Binding) -> bool {
     let Some(given) = unhex::<32>(given) else { return false };
-    mac(token.as_bytes(), &[b"proof", server, client]).verify_slice(&given).is_ok()
+    mac(token.as_bytes(), &[b"proof", binding]).verify_slice(&given).is_ok()
 }
 
 impl Key {
     /// The key that both ends derive.
-    pub fn derived(token: &str, server: &Nonce, client: &Nonce) -> Key {
-        Key(mac(token.as_bytes(), &[b"key", server, client]).finalize().into_bytes().into())
+    pub fn derived(token: &str, binding: &Binding) -> Key {
+        Key(mac(token.as_bytes(), &[b"key", binding]).finalize().into_bytes().into())
     }
 
     /// The tag of some bytes.
@@ -99,14 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_needs_the_token_and_both_nonces() {
-        let (server, client) = ([1; 16], [2; 16]);
-        let given = proof("secret", &server, &client);
-        assert!(proves(&given, "secret", &server, &client));
-        assert!(!proves(&given, "other", &server, &client));
-        assert!(!proves(&given, "secret", &[3; 16], &client));
-        assert!(!proves(&given, "secret", &server, &[3; 16]));
-        assert!(!proves(&given[..62], "secret", &server, &client));
+    fn a_proof_needs_the_token_and_the_same_connection() {
+        let given = proof("secret", &[1; 32]);
+        assert!(proves(&given, "secret", &[1; 32]));
+        assert!(!proves(&given, "other", &[1; 32]));
+        assert!(!proves(&given, "secret", &[2; 32]));
+        assert!(!proves(&given[..62], "secret", &[1; 32]));
     }
 
     #[test]

@@ -17,8 +17,6 @@ pub enum ToServer {
     Hello {
         /// Versions of the protocol.
         v: Vec<u32>,
-        /// 32 hexadecimal digits.
-        nonce: String,
         /// 64 hexadecimal digits.
         proof: String,
     },
@@ -40,11 +38,6 @@ pub enum ToServer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ToClient {
-    /// First: 32 hexadecimal digits.
-    Nonce {
-        /// The server's nonce.
-        nonce: String,
-    },
     /// The session begins.
     Welcome {
         /// Its number, 16 hexadecimal digits.
@@ -190,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_message_survives_its_frame_in_pieces_of_one_byte() {
-        let hello = ToServer::Hello { v: vec![1], nonce: "a".to_owned(), proof: "b".to_owned() };
+        let hello = ToServer::Hello { v: vec![1], proof: "b".to_owned() };
         let mut frames = Frames::default();
         let bytes = frame(&hello);
         for byte in &bytes[..bytes.len() - 1] {

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn key(byte: u8) -> Key {
-        Key::derived("token", &[byte; 16], &[2; 16])
+        Key::derived("token", &[byte; 32])
     }
 
     #[test]
