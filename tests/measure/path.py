@@ -151,7 +151,8 @@ class MeasuredPath(Testbed):
         self.links = {"up": up, "down": down}
         self.more, self.options, self.duration_s = more, options, duration_s
         self.zero_unix_s = 0.0
-        self.pin = ""
+        # Of no server, until one runs.
+        self.pin = "0" * 20
         self.program = found("unbloat-measure") or ""
 
     def build(self) -> None:

@@ -1,7 +1,7 @@
 //! The control connection inside TLS, for one reader and several writers.
 //!
 //! A writer that has to wait for the peer keeps only other writers waiting: what is sealed and what is opened have a lock of
-//! their own, which nobody holds while the socket is waited for.
+//! their own, and no thread has it while it waits for the socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,7 +13,7 @@ use rustls::Connection;
 use crate::wire::keys::Binding;
 use crate::wire::message::Frames;
 
-/// Channel binding `tls-exporter` of RFC 9266: what both ends and nobody else know of a connection.
+/// Channel binding `tls-exporter` of RFC 9266: a secret of both ends of one connection.
 const LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 
 /// Why a connection has no TLS.
@@ -72,7 +72,7 @@ impl Channel {
                 Err(e) => return Err(e.into()),
             }
             if let Err(e) = tls.process_new_packets() {
-                // The alert; nobody has to get it.
+                // The alert; the peer may be gone.
                 let _ = tls.write_tls(&mut &socket);
                 return Err(e.into());
             }
@@ -142,7 +142,7 @@ impl Channel {
         }
     }
 
-    /// Ends both directions, and whoever waits for the peer.
+    /// Ends both directions, and a thread that waits for the peer.
     pub fn close(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
     }

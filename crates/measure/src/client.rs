@@ -28,7 +28,7 @@ pub struct Options {
     pub host: String,
     /// The server's token.
     pub token: String,
-    /// The pin of the server's key; `None`: an authority has to vouch for it.
+    /// The pin of the server's key; `None`: it needs a certificate of a public authority.
     pub pin: Option<Pin>,
     /// Phases, in order.
     pub phases: Vec<Phase>,

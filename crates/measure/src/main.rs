@@ -57,7 +57,7 @@ struct MeasureArgs {
     /// A file whose first line is the token.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The pin of the server's key, as the server prints it; an authority has to vouch for the key otherwise.
+    /// The pin of the server's key, as the server prints it; otherwise the key needs a certificate of a public authority.
     #[arg(long, value_name = "PIN")]
     pin: Option<Pin>,
     /// About 12 s instead of 30 to 60.

@@ -1,7 +1,7 @@
 //! Who a server is, and how a client knows it.
 //!
 //! signal: the server's certificate · model: TLS 1.3 (RFC 8446) proves that the server has the certificate's key; the key is the
-//! right one if its pin is, or if an authority of Mozilla's list vouches for it under the host's name · action: the
+//! right one if its pin is, or if an authority of Mozilla's list has certified it for the host's name · action: the
 //! configurations of both ends.
 //!
 //! Data connections and probes stay outside TLS: they are the load, and have tags of their own.
@@ -86,7 +86,7 @@ pub enum IdentityError {
 pub struct Identity {
     /// The server's end of TLS.
     pub config: Arc<ServerConfig>,
-    /// What a client has to be told; `None`: an authority vouches for it.
+    /// What a client needs to know the key; `None`: a public authority has certified it.
     pub pin: Option<Pin>,
 }
 
@@ -116,7 +116,7 @@ impl Identity {
         key: PrivateKeyDer<'static>,
     ) -> Result<Identity, IdentityError> {
         let pin = match chain.split_first() {
-            Some((own, between)) if !is_vouched_for(&*authorities()?, own, between) => {
+            Some((own, between)) if !is_certified(&*authorities()?, own, between) => {
                 Some(Pin::of(own)?)
             }
             _ => None,
@@ -146,8 +146,8 @@ fn verifier(roots: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, Error> {
         .map_err(|e| Error::General(e.to_string()))
 }
 
-/// Whether an authority vouches for a certificate, under whatever name.
-fn is_vouched_for(
+/// Whether an authority has signed a certificate, for whatever name.
+fn is_certified(
     authorities: &dyn ServerCertVerifier,
     own: &CertificateDer<'_>,
     between: &[CertificateDer<'_>],
@@ -164,7 +164,7 @@ fn is_vouched_for(
     )
 }
 
-/// The client's end: the server's key has this pin; without one an authority vouches for it.
+/// The client's end: the server's key has this pin; without one an authority has certified it.
 pub fn client(pin: Option<Pin>) -> Result<Arc<ClientConfig>, Error> {
     let verifier: Arc<dyn ServerCertVerifier> = match pin {
         Some(pin) => Arc::new(Pinned { pin, provider: provider() }),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_vouches_for_a_key_under_its_own_name_only() {
+    fn an_authority_certifies_a_key_for_its_own_name_only() {
         let issuer_key = KeyPair::generate().unwrap();
         let mut issuer = CertificateParams::default();
         issuer.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -268,9 +268,9 @@ mod tests {
         };
         assert!(under("a.example"));
         assert!(!under("b.example"));
-        assert!(is_vouched_for(&*known, own.der(), &[]));
-        assert!(!is_vouched_for(&*authorities().unwrap(), own.der(), &[]));
+        assert!(is_certified(&*known, own.der(), &[]));
+        assert!(!is_certified(&*authorities().unwrap(), own.der(), &[]));
         let stranger = generate_simple_self_signed(["a.example".to_owned()]).unwrap();
-        assert!(!is_vouched_for(&*known, stranger.cert.der(), &[]));
+        assert!(!is_certified(&*known, stranger.cert.der(), &[]));
     }
 }

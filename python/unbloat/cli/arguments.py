@@ -605,7 +605,7 @@ def measure(
         str | None,
         typer.Option(
             metavar="PIN",
-            help="The pin of the server's key, as the server prints it; an authority has to vouch for the key otherwise.",
+            help="The pin of the server's key, as the server prints it; otherwise the key needs a certificate of a public authority.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="About 12 s instead of 30 to 60.")] = False,

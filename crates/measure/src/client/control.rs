@@ -202,7 +202,7 @@ fn failure(host: &str, pinned: bool, error: ChannelError) -> Failure {
                 )
             } else {
                 format!(
-                    "{host}: no authority vouches for the server's key ({}): --pin of the server's line is needed",
+                    "{host}: the server has no certificate of a public authority for this name ({}): it needs --pin, as the server prints it",
                     printable(&why.to_string())
                 )
             })

@@ -14,7 +14,7 @@ use sha2::Sha256;
 
 /// Length of a tag: HMAC-SHA-256 cut to 128 bits, as RFC 2104 section 5 allows (half of the hash or more).
 pub const TAG: usize = 16;
-/// What both ends and nobody else know of their connection.
+/// A secret of both ends of one connection.
 pub type Binding = [u8; 32];
 
 /// The key of a session.
