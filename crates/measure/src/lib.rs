@@ -16,6 +16,7 @@ pub mod load;
 pub mod losses;
 pub mod metered;
 pub mod outcome;
+pub mod samples;
 pub mod saturation;
 pub mod screen;
 pub mod seen;

@@ -88,6 +88,9 @@ struct MeasureArgs {
     /// Append each result to this file, a JSON object in a line, for `unbloat measure history`.
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
+    /// Write the result with all samples (probes, counted bytes, streams) to this file, as JSON.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["idle_gaps", "every"])]
+    samples: Option<PathBuf>,
     /// Measure again and again, each time so long after the last beginning, as 1h.
     #[arg(long, value_name = "TIME", requires = "keep")]
     every: Option<units::Duration>,
@@ -301,12 +304,12 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         may_cost(&options.host, args.max_data)?;
     }
     let Some(every) = args.every else {
-        return measured(&options, args.json, args.keep.as_deref());
+        return measured(&options, args.json, args.keep.as_deref(), args.samples.as_deref());
     };
     loop {
         let begun = Instant::now();
         // The next one may find the server again.
-        if let Err(End(_, text)) = measured(&options, args.json, args.keep.as_deref()) {
+        if let Err(End(_, text)) = measured(&options, args.json, args.keep.as_deref(), None) {
             eprintln!("unbloat-measure: {text}");
         }
         thread::sleep(Duration::from_nanos(every.0).saturating_sub(begun.elapsed()));
@@ -345,7 +348,12 @@ fn append(file: &Path, value: &Value) -> Result<(), End> {
 }
 
 /// Measures once, prints the result and keeps it.
-fn measured(options: &Options, as_json: bool, keep: Option<&Path>) -> Result<u8, End> {
+fn measured(
+    options: &Options,
+    as_json: bool,
+    keep: Option<&Path>,
+    samples: Option<&Path>,
+) -> Result<u8, End> {
     let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let around = Surroundings::of(Path::new("/"), device_towards(&options.host).as_deref());
     let at = json!({"at_unix_s": real.as_secs(), "host": options.host, "surroundings": around});
@@ -388,6 +396,11 @@ fn measured(options: &Options, as_json: bool, keep: Option<&Path>) -> Result<u8,
         println!("{value}");
     } else {
         print!("{}", screen::screen(&options.host, &outcome, &found));
+    }
+    if let Some(file) = samples {
+        value["samples"] = json!(outcome.samples);
+        std::fs::write(file, value.to_string())
+            .map_err(|e| End(1, format!("{}: {}", file.display(), e.kind())))?;
     }
     Ok(if outcome.is_graded() { 0 } else { 5 })
 }

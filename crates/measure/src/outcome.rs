@@ -12,6 +12,7 @@ use crate::delay::{Clocks, Queue, Times, When};
 use crate::figures::{Figures, Quantile, Verdict};
 use crate::hops::{Hop, Place, hops, place};
 use crate::losses::{Fate, fates};
+use crate::samples::Samples;
 use crate::seen::{Kind, Load, Phase, Seen, Stream};
 use crate::wire::data::Direction;
 
@@ -32,6 +33,9 @@ pub struct Outcome {
     pub hops: Vec<Hop>,
     /// The loaded phases.
     pub phases: Vec<PhaseOutcome>,
+    /// What the figures were made of; `None` without an idle probe. Not part of the result, which stays small.
+    #[serde(skip)]
+    pub samples: Option<Samples>,
 }
 
 /// The result of a loaded phase.
@@ -223,12 +227,14 @@ impl Outcome {
         let change = clocks.and_then(|clocks| clocks.path_change(&answered));
         let path_changed = change.is_some_and(|change| change.is_large());
         let hops = hops(&seen.hops);
+        let counts = seen.records.iter().map(|r| r.answer.map(|(_, had)| had)).collect::<Vec<_>>();
+        let fates = fates(&counts);
         let phases = clocks.map_or_else(Vec::new, |clocks| {
-            let up: Vec<(i64, u64)> =
-                seen.up.iter().map(|(t, bytes)| (clocks.on_client(*t), *bytes)).collect();
-            let counts =
-                seen.records.iter().map(|r| r.answer.map(|(_, had)| had)).collect::<Vec<_>>();
-            let fates = fates(&counts);
+            let up: Vec<(i64, u64)> = seen
+                .of_server
+                .iter()
+                .map(|info| (clocks.on_client(info.t_ns), info.up_bytes))
+                .collect();
             seen.steps
                 .iter()
                 .filter_map(|step| {
@@ -246,6 +252,7 @@ impl Outcome {
                 .collect()
         });
         Outcome {
+            samples: clocks.map(|clocks| Samples::of(&seen, clocks, &fates)),
             complete: seen.ended.is_none(),
             ended: seen.ended,
             rtt_min_ms: clocks.map(|clocks| clocks.rtt_ms()),
@@ -330,7 +337,8 @@ impl Evaluated<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seen::{Record, Step};
+    use crate::seen::{Opened, Record, Step};
+    use crate::wire::message::{Info, StreamInfo};
 
     const S: i64 = 1_000_000_000;
 
@@ -371,9 +379,32 @@ mod tests {
                 step(Kind::Idle(When::After), 63, 65),
             ],
             down: vec![(50 * S, 0), (65 * S, 0)],
-            up: (0..150)
-                .map(|n| (server(50 * S + n * S / 10), (n.clamp(30, 130) as u64 - 30) * 125_000))
+            of_server: (0..150)
+                .map(|n| {
+                    let up_bytes = (n.clamp(30, 130) as u64 - 30) * 125_000;
+                    Info {
+                        t_ns: server(50 * S + n * S / 10),
+                        up_bytes,
+                        streams: vec![StreamInfo {
+                            id: 4,
+                            acked: up_bytes,
+                            ..StreamInfo::default()
+                        }],
+                    }
+                })
                 .collect(),
+            of_client: vec![(
+                54 * S,
+                vec![StreamInfo { id: 4, mss: 1448, ..StreamInfo::default() }],
+            )],
+            opened: vec![Opened {
+                id: 4,
+                phase: Phase::Up,
+                cc: None,
+                direction: Direction::Up,
+                client: "10.0.0.1:4000".parse().unwrap(),
+                server: "10.0.0.2:26110".parse().unwrap(),
+            }],
             per_s: 50.0,
             unix: (50 * S, 1_700_000_000 * S),
             ended: None,
@@ -400,6 +431,38 @@ mod tests {
             assert_eq!(phase.goodput_down_bps, None);
             assert!((phase.from_unix_s - 1_700_000_007.0).abs() < 1e-3);
         }
+    }
+
+    #[test]
+    fn samples_are_what_the_figures_were_made_of() {
+        let found = outcome(seen(10 * S, 100.0, 0));
+        let samples = found.samples.as_ref().unwrap();
+        assert!(!serde_json::to_string(&found).unwrap().contains("samples"));
+        assert!((samples.start_unix_s - 1.7e9).abs() < 1e-3);
+        let [before, load, after] = samples.steps.as_slice() else { panic!("three steps") };
+        assert_eq!([before.name, load.name, after.name], ["idle", "up", "idle"]);
+        assert_eq!((load.from_s, load.measured_s, load.until_s), (3.0, Some(7.0), 13.0));
+        let measured: Vec<_> =
+            samples.probes.iter().filter(|p| (7.0..13.0).contains(&p.t_s)).collect();
+        let delay = found.phases[0].delay_up.as_ref().unwrap();
+        let mut delays: Vec<f64> =
+            measured.iter().map(|p| p.added_up_ms.unwrap_or(f64::INFINITY)).collect();
+        delays.sort_by(f64::total_cmp);
+        assert_eq!(delays.len(), delay.probes);
+        let p95 = delays[(0.95 * delays.len() as f64).ceil() as usize - 1];
+        assert!((p95 - delay.p95_ms.ms).abs() < 1e-3);
+        let lost = measured.iter().filter(|p| p.lost == Some("up")).count();
+        assert_eq!(lost, (delay.loss * delay.probes as f64).round() as usize);
+        let count = |t_s: f64| {
+            let after = samples.received_by_server.iter().find(|c| c.t_s >= t_s).unwrap();
+            after.bytes as f64
+        };
+        assert!(((count(12.0) - count(8.0)) * 8.0 / 4.0 / 10e6 - 1.0).abs() < 0.03);
+        let [stream] = samples.streams.as_slice() else { panic!("one stream") };
+        assert_eq!((stream.phase, stream.direction), ("up", "up"));
+        assert_eq!((stream.at_client.len(), stream.at_server.len()), (1, 150));
+        assert_eq!((stream.at_client[0].t_s, stream.at_client[0].mss_bytes), (4.0, Some(1448)));
+        assert_eq!(stream.at_server[0].mss_bytes, None, "a server that does not say it");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What a test saw: probes, counted bytes, steps with their times, streams.
 
+use std::net::SocketAddr;
+
 use serde::Serialize;
 
 use crate::delay::{Times, When};
 use crate::hops::HopProbe;
 use crate::wire::data::Direction;
-use crate::wire::message::StreamInfo;
+use crate::wire::message::{Info, StreamInfo};
 
 /// A loaded phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,6 +130,23 @@ impl Stream {
     }
 }
 
+/// A data connection that was opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opened {
+    /// Its number.
+    pub id: u32,
+    /// The load that it belongs to.
+    pub phase: Phase,
+    /// The congestion control that was asked for.
+    pub cc: Option<String>,
+    /// Which way its data go.
+    pub direction: Direction,
+    /// The client's end.
+    pub client: SocketAddr,
+    /// The server's end.
+    pub server: SocketAddr,
+}
+
 /// All that a test saw.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
@@ -139,8 +158,12 @@ pub struct Seen {
     pub steps: Vec<Step>,
     /// Bytes that the client had received, by its clock.
     pub down: Vec<(i64, u64)>,
-    /// Bytes that the server had received, by its own clock.
-    pub up: Vec<(i64, u64)>,
+    /// Bytes that the server had received, and its ends of the streams, by its own clock.
+    pub of_server: Vec<Info>,
+    /// The client's ends of the streams.
+    pub of_client: Vec<(i64, Vec<StreamInfo>)>,
+    /// Every data connection.
+    pub opened: Vec<Opened>,
     /// Probes a second.
     pub per_s: f64,
     /// The client's clock and CLOCK_REALTIME at one moment, ns.

@@ -122,6 +122,7 @@ pub fn info(socket: &TcpStream) -> StreamInfo {
         id: 0,
         cc: cc.to_string_lossy().into_owned(),
         why: None,
+        mss: four(16),
         unacked: four(24),
         rtt_us: four(68),
         cwnd: four(80),
@@ -164,6 +165,7 @@ mod tests {
         assert_eq!(said.acked, 5001, "and the SYN");
         assert!(said.rtt_us > 0 && said.rtt_us < 1_000_000 && said.cwnd >= 10);
         assert!(said.min_rtt_us <= said.rtt_us);
+        assert!((536..=65_535).contains(&said.mss));
     }
 
     #[test]

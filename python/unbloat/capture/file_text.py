@@ -122,7 +122,10 @@ def long_paths(rows: Sequence[tuple[Row, Row]]) -> str:
 def header(terminal: Terminal, run: Run) -> None:
     """Name, size, duration, what kinds of traffic, warnings."""
     info = run.info
-    size = f"{seconds_text(info.get('duration_s', 0.0))} · {plural(info.get('packets', 0), 'packet')} · {byte_text(info.get('bytes', 0))}"
+    packets = [plural(info["packets"], "packet")] if "packets" in info else []
+    size = " · ".join(
+        [seconds_text(info.get("duration_s", 0.0)), *packets, byte_text(info.get("bytes", 0))]
+    )
     name = cut(plain(run.name), max(terminal.width - width(size) - 3, 12))
     terminal.line(f"{terminal.style(name, 'bold')} · {size}")
     terminal.wrapped(", ".join(shares_of_bytes(run)) or "no IP packets")

@@ -660,6 +660,13 @@ def measure(
             help="With --keep: measure again and again, each time so long after the last beginning, as 1h.",
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Store the measurement as a run, for compare, plot and analyze: a directory, or a file when it ends in .unbloat.",
+        ),
+    ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -679,7 +686,7 @@ def measure(
 ) -> None:
     """How much delay a transfer adds, in which direction: this host and a server of yours load the path down, up and both ways,
     and send small probes meanwhile. Prints a grade per direction and which cure to try."""
-    from unbloat.cli.measure import become, show_history
+    from unbloat.cli.measure import Wanted, become, measure_and_store, show_history
 
     if target == "history":
         given = agent.words(ctx, "target", "file", "json")
@@ -689,7 +696,12 @@ def measure(
         return
     if file is not None:
         raise typer.BadParameter("only history takes FILE")
-    become([target, *agent.words(ctx, "target", "file")])
+    words = [target, *agent.words(ctx, "target", "file", "out")]
+    if out is None:
+        become(words)
+    if target == "serve" or idle_gaps is not None or every is not None:
+        raise typer.BadParameter("--out is for one measurement under load")
+    raise typer.Exit(measure_and_store(words, Wanted(out, json)))
 
 
 # The last of the commands in the list.

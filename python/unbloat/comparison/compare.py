@@ -173,12 +173,8 @@ def directions(run: Run) -> list[int]:
     """The largest flow, and the largest in the opposite direction between the same two hosts (often of another connection)."""
     first = main_flow(run)
     wanted = hosts(run, first)[::-1]
-    ids, payloads = (
-        run.flows.column("id").to_pylist(),
-        run.flows.column("payload_bytes").to_pylist(),
-    )
-    by_size = sorted(zip(payloads, ids, strict=True), key=lambda item: (-(item[0] or 0), item[1]))
-    for payload, id_ in by_size:
+    by_size = sorted(run.payloads.items(), key=lambda item: (-item[1], item[0]))
+    for id_, payload in by_size:
         # One host talking to itself has the same address at both ends: the ports of the connection distinguish them.
         opposite = id_ == first ^ 1 if wanted[0] == wanted[1] else hosts(run, id_) == wanted
         if payload and opposite:

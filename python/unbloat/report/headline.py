@@ -37,7 +37,7 @@ def headline(run: RunTables) -> Headline:
     files = [str(file) for file in info.get("files") or []]
     names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    if info.get("origin") in ("simulated", "lab"):
+    if run.made:
         lab = ["lab"] if info["origin"] == "lab" else []
         title = ", ".join([str(info["name"]), *info.get("labels", []), *lab])
     figures = [

@@ -22,7 +22,8 @@ GOODPUT, RTT = "#3b82c4", "#d97706"
 def run_html(run: RunTables) -> str:
     """Verdict, warnings and the main flow's goodput and RTT over time."""
     info = run.info
-    head = f"{plural(info.get('packets', 0), 'packet')} in {seconds_text(info.get('duration_s'))}, {plural(run.connections.num_rows, 'connection')}"
+    packets = f"{plural(info['packets'], 'packet')} in " if "packets" in info else ""
+    head = f"{packets}{seconds_text(info.get('duration_s'))}, {plural(run.connections.num_rows, 'connection')}"
     warnings = "".join(f"<li>{escape(line)}</li>" for line in run.warnings)
     parts = [
         f"<p><b>{escape(run.name)}</b> · {escape(head)}</p>",

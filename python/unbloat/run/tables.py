@@ -25,8 +25,8 @@ Row = dict[str, Any]
 Which = int | Iterable[int] | None
 """One id, several, or None for all."""
 
-# Where runs of a scenario come from.
-ORIGINS = ("simulated", "lab")
+# Where runs of a scenario come from, and those of `unbloat measure`, which have their tables.
+ORIGINS = ("simulated", "lab", "measured")
 # Figures every 100 ms show a 200 ms round trip and keep an hour at 36,000 rows.
 BIN_MS = 100.0
 # Segments of a flow beyond this are thinned out; more than a screen can show, few enough for a page.
@@ -59,7 +59,7 @@ class RunTables:
         self.findings: pa.Table = tables["findings"]
         """What the rules found, with evidence and cure."""
         self.extra: dict[str, pa.Table] = {name: tables[name] for name in EXTRA if name in tables}
-        """What only the run of a scenario has: queues, stages, probes, apps."""
+        """What only the run of a scenario or a measurement has: queues, stages, probes, apps."""
         self._source = source
         # (table, bin or cap) → connections it covers (None: all), and the rows so far.
         self._series: dict[tuple[str, float], tuple[set[int] | None, pa.Table]] = {}
@@ -113,18 +113,27 @@ class RunTables:
     def main_flow(self) -> int | None:
         """The TCP flow that carried most payload; None when no TCP data was seen."""
         tcp = set(self._tcp_connections)
-        ids = self.flows.column("id").to_pylist()
         connections = self.flows.column("connection").to_pylist()
-        payloads = self.flows.column("payload_bytes").to_pylist()
         largest = max(
             (
-                (payload or 0, -id_)
-                for id_, connection, payload in zip(ids, connections, payloads, strict=True)
+                (payload, -id_)
+                for (id_, payload), connection in zip(
+                    self.payloads.items(), connections, strict=True
+                )
                 if connection in tcp
             ),
             default=(0, 0),
         )
         return -largest[1] if largest[0] > 0 else None
+
+    @cached_property
+    def payloads(self) -> dict[int, int]:
+        """Payload of each flow; what was delivered, where it comes from the sender's kernel alone."""
+        columns = (self.flows.column(name).to_pylist() for name in ("id", "payload_bytes", "bytes"))
+        return {
+            id_: (delivered if payload is None else payload) or 0
+            for id_, payload, delivered in zip(*columns, strict=True)
+        }
 
     def connection(self, id: int) -> Row:
         """One row of `connections`, as a dictionary."""

@@ -202,7 +202,7 @@ LACKING = {"data": "most of its data", "acks": "most of its ACKs"}
 
 def no_limit_text(flow: Mapping[str, Any]) -> str | None:
     """Why a transfer has no limit, in the words of a table cell; nothing where it may have one."""
-    if not flow.get("data_packets"):
+    if not flow.get("data_packets") and not flow.get("limit"):
         return "no data"
     lacks = flow.get("capture_lacks")
     return LACKS[lacks] if lacks else TOO_SHORT if flow.get("too_short") else None

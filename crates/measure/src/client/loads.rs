@@ -9,8 +9,8 @@ use std::thread;
 use super::CONNECT;
 use super::control::{Control, locked};
 use crate::load::{self, Count};
-use crate::seen::Stream;
-use crate::socket::{info, prepare};
+use crate::seen::{Opened, Phase, Stream};
+use crate::socket::{info, plain, prepare};
 use crate::wire::data::{Direction, Opening};
 use crate::wire::message::StreamInfo;
 
@@ -23,11 +23,13 @@ struct Open {
 
 /// Streams of a test.
 pub struct Loads {
+    phase: Phase,
     cc: Option<String>,
     block: Arc<[u8]>,
     down: Arc<Count>,
     up: Arc<Count>,
     open: Arc<Mutex<Vec<Open>>>,
+    opened: Arc<Mutex<Vec<Opened>>>,
     stop: Arc<AtomicBool>,
     next: u32,
 }
@@ -36,19 +38,32 @@ impl Loads {
     /// None as yet.
     pub fn new(seed: u64) -> Loads {
         Loads {
+            phase: Phase::Down,
             cc: None,
             block: load::random_block(seed),
             down: Arc::default(),
             up: Arc::default(),
             open: Arc::default(),
+            opened: Arc::default(),
             stop: Arc::default(),
             next: 0,
         }
     }
 
-    /// Congestion control of the streams to come; `None`: each system's own.
-    pub fn use_cc(&mut self, cc: Option<String>) {
-        self.cc = cc;
+    /// Phase and congestion control of the streams to come; `None`: each system's own.
+    pub fn begin(&mut self, phase: Phase, cc: Option<String>) {
+        (self.phase, self.cc) = (phase, cc);
+    }
+
+    /// Every stream so far.
+    pub fn opened(&self) -> Vec<Opened> {
+        locked(&self.opened).clone()
+    }
+
+    /// What this kernel says of each open stream.
+    pub fn infos(&self) -> Vec<StreamInfo> {
+        let of = |open: &Open| StreamInfo { id: open.id, ..info(&open.socket) };
+        locked(&self.open).iter().map(of).collect()
     }
 
     /// Bytes that were read here.
@@ -72,7 +87,8 @@ impl Loads {
         };
         let (open, stop, block) =
             (Arc::clone(&self.open), Arc::clone(&self.stop), Arc::clone(&self.block));
-        let (server, key) = (control.server, control.key.clone());
+        let opened = Arc::clone(&self.opened);
+        let (phase, server, key) = (self.phase, control.server, control.key.clone());
         thread::spawn(move || -> io::Result<()> {
             let socket = TcpStream::connect_timeout(&server, CONNECT)?;
             socket.set_read_timeout(Some(CONNECT))?;
@@ -80,7 +96,9 @@ impl Loads {
             (&socket).read_exact(&mut [0])?;
             let why = prepare(&socket, opening.cc.as_deref(), load::LOOK)?;
             let socket = Arc::new(socket);
-            let Opening { id, direction, .. } = opening;
+            let Opening { id, direction, cc, .. } = opening;
+            let client = plain(socket.local_addr()?);
+            locked(&opened).push(Opened { id, phase, cc, direction, client, server });
             locked(&open).push(Open { id, direction, socket: Arc::clone(&socket), why });
             let done = match direction {
                 Direction::Down => load::receive(&socket, &count, &stop),

@@ -114,7 +114,7 @@ pub fn measure(
         step_ends: Instant::now(),
     };
     run.lead();
-    let Run { prober, seen, mut rng, control, .. } = run;
+    let Run { prober, seen, mut rng, control, loads, .. } = run;
     if seen.ended.is_none() {
         wait_for_answers(&prober, &control);
     }
@@ -127,9 +127,9 @@ pub fn measure(
             options.host
         )));
     }
-    let up =
-        locked(&control.from_server.infos).iter().map(|info| (info.t_ns, info.up_bytes)).collect();
-    Ok(Outcome::of(Seen { records, hops, up, ..seen }, &mut rng))
+    let of_server = std::mem::take(&mut *locked(&control.from_server.infos));
+    let seen = Seen { records, hops, of_server, opened: loads.opened(), ..seen };
+    Ok(Outcome::of(seen, &mut rng))
 }
 
 fn wait_for_answers(prober: &Prober, control: &Control) {
@@ -176,7 +176,7 @@ impl Run<'_> {
         }
         for (phase, cc) in parts(self.options) {
             self.phases_left -= 1;
-            self.loads.use_cc(cc.clone());
+            self.loads.begin(phase, cc.clone());
             if !self.load(phase, cc) || !self.drain() {
                 return;
             }
@@ -200,6 +200,7 @@ impl Run<'_> {
             self.control.say(&ToServer::Alive);
         }
         self.seen.down.push((self.clock.now(), self.loads.received()));
+        self.seen.of_client.push((self.clock.now(), self.loads.infos()));
         self.progress();
         self.seen.ended = self.control.from_server.over();
         self.seen.ended.is_none()

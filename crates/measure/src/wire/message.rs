@@ -114,6 +114,8 @@ pub struct StreamInfo {
     pub cwnd: u32,
     /// Segments in flight.
     pub unacked: u32,
+    /// Payload of a segment; 0 where the other program does not say it.
+    pub mss: u32,
     /// Bytes that wait to be sent.
     pub notsent: u32,
     /// Segments that were sent again.

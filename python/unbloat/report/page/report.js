@@ -222,7 +222,7 @@ class Page {
       );
     };
     const place = (facts.run.interfaces || [])[connection.interface];
-    const made = facts.run.origin === "simulated" || facts.run.origin === "lab";
+    const made = ["simulated", "lab", "measured"].includes(facts.run.origin);
     const ran = flow
       ? [flow.congestion, flow.window_law ? `window ${flow.window_law}` : null]
           .filter(Boolean)
