@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "front": {"errors", "lab", "run", "scenario", "text", "version"},
     "fairness": {"front", "lab", "run", "scenario", "text"},
     "agent": {"charts", "errors", "lab", "report", "text", "version"},
-    "measured": {"errors", "lab", "run", "text", "version"},
+    "measured": {"charts", "errors", "lab", "report", "run", "text", "version"},
     "plots": {"capture"},
     "recording": {"errors", "text"},
     # The package itself: the public names.

@@ -49,7 +49,7 @@ def test_streams_are_connections_with_the_delay_and_grade_of_their_phase(run: un
         assert flow["queue_ms_p95"] == pytest.approx(ms)
         assert flow["goodput_bps"] == pytest.approx(made.RATE_BPS, rel=0.01)
         assert flow["in_flight_bytes_max"] == 90 * 1448
-        assert flow["lost_packets"] is None, "nobody knows who lost a packet"
+        assert flow["lost_packets"] is None
         assert run.flow(2 * id_ + 1)["grade"] is None
     assert run.connection(0)["a_addr"] == "10.0.0.2", "the sender of the download"
     assert run.connection(1)["a_port"] == 40_001
@@ -59,7 +59,8 @@ def test_probes_belong_to_the_phase_that_was_measured(run: unbloat.Run) -> None:
     figures = Figures(run)
     assert set(figures.probes) == {"idle", "down", "up", "settling"}
     up = figures.probe("up", "rtt_ms")
-    assert up is not None and up.min == up.max == 270.0, "what the filling queue adds is not in it"
+    assert up is not None
+    assert up.min == up.max == 270.0, "what the filling queue adds is not in it"
     sent, lost = figures.probe_counts("up")
     assert sent == 150
     assert lost == pytest.approx(sent / made.LOST_EVERY, abs=1)
@@ -119,6 +120,15 @@ def test_json_stays_alone_on_standard_output(tmp_path: Path) -> None:
     done = front(tmp_path, MEASURES.format(code=0), "my-server", "--json", "--out", str(out))
     assert done.stdout == "the text\n"
     assert done.stderr.endswith(f"tables: {out}\n")
+
+
+def test_the_page_is_written_without_a_stored_run(tmp_path: Path) -> None:
+    report = tmp_path / "page.html"
+    words = ("my-server", "--report", str(report))
+    done = front(tmp_path, MEASURES.format(code=0), *words)
+    assert done.stdout == f"the text\nreport: {report}\n"
+    assert "Delay under load to my-server" in report.read_text()
+    assert list(tmp_path.glob("*.unbloat")) == []
 
 
 def test_nothing_is_stored_where_nothing_was_measured(tmp_path: Path) -> None:

@@ -136,6 +136,7 @@ class Many:
         "rtt",
         "goodput",
         "windows",
+        "added_delay",
     ]
     label: str
     color: Color = "ink"
@@ -160,6 +161,8 @@ class Histogram:
     label: str
     color: Color
     quantiles: str
+    axis: str = "mean RTT of a bin, logarithmic"
+    of: str = "bins"
     mark: str = "histogram"
 
 

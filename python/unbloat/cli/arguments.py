@@ -667,6 +667,12 @@ def measure(
             help="Store the measurement as a run, for compare, plot and analyze: a directory, or a file when it ends in .unbloat.",
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write an HTML page: grades, delay over time, place, cures."
+        ),
+    ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -696,12 +702,12 @@ def measure(
         return
     if file is not None:
         raise typer.BadParameter("only history takes FILE")
-    words = [target, *agent.words(ctx, "target", "file", "out")]
-    if out is None:
+    words = [target, *agent.words(ctx, "target", "file", "out", "report")]
+    if out is None and report is None:
         become(words)
     if target == "serve" or idle_gaps is not None or every is not None:
-        raise typer.BadParameter("--out is for one measurement under load")
-    raise typer.Exit(measure_and_store(words, Wanted(out, json)))
+        raise typer.BadParameter("--out and --report are for one measurement under load")
+    raise typer.Exit(measure_and_store(words, Wanted(out, report, json)))
 
 
 # The last of the commands in the list.

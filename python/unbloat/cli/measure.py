@@ -35,6 +35,7 @@ class Wanted:
     """What becomes of a result besides its text."""
 
     out: Path | None
+    report: Path | None
     json: bool
 
 
@@ -91,6 +92,8 @@ def measure_and_store(words: Sequence[str], wanted: Wanted) -> int:
     """Measures, and stores what was measured; the exit code of the program."""
     if wanted.out is not None and wanted.out.suffix == SUFFIX:
         need_writable(wanted.out)
+    if wanted.report is not None:
+        need_writable(wanted.report)
     with tempfile.TemporaryDirectory(prefix="unbloat-") as folder:
         samples = Path(folder) / "samples.json"
         code = run_child([*words, "--samples", str(samples)])
@@ -105,6 +108,12 @@ def measure_and_store(words: Sequence[str], wanted: Wanted) -> int:
         with writing(wanted.out):
             run.write(wanted.out)
         notes.line(f"tables: {wanted.out}")
+    if wanted.report is not None:
+        from unbloat.measured.page import write_page
+
+        with writing(wanted.report):
+            write_page(run, wanted.report)
+        notes.line(f"report: {wanted.report}")
     return code
 
 

@@ -434,7 +434,7 @@ function drawHistogram(chart, pen, width, height, { title, about, top }) {
   }
   if (title) chart.heading(pen, width, title, about);
   if (!(high > 0)) {
-    pen.text((left + right) / 2, (top + bottom) / 2, "no RTT sample in the visible time", {
+    pen.text((left + right) / 2, (top + bottom) / 2, "no sample in the visible time", {
       color: "muted",
       anchor: "middle",
       size: 12,
@@ -461,7 +461,7 @@ function drawHistogram(chart, pen, width, height, { title, about, top }) {
     pen.strokes([left, y(tenth / 4), right, y(tenth / 4)], { color: "grid" });
     pen.text(left - 7, y(tenth / 4), String(tenth * 25), { color: "muted", anchor: "end" });
   }
-  pen.text(narrow ? 8 : 11, (top + bottom) / 2, "% of bins", {
+  pen.text(narrow ? 8 : 11, (top + bottom) / 2, `% of ${mark.of}`, {
     color: "muted",
     anchor: "middle",
     turn: -Math.PI / 2,
@@ -524,7 +524,7 @@ function drawHistogram(chart, pen, width, height, { title, about, top }) {
       anchor: turned ? "end" : "start",
     });
   }
-  pen.text((left + right) / 2, bottom + 30, "mean RTT of a bin, logarithmic", {
+  pen.text((left + right) / 2, bottom + 30, mark.axis, {
     color: "muted",
     anchor: "middle",
   });

@@ -191,6 +191,8 @@ class FlowData {
 
   rates() {
     const s = this.samples;
+    // Bins of a delay alone have no bytes.
+    if (!s.sent_bytes) return;
     s.sent_bps = Float64Array.from(s.sent_bytes, (bytes, i) =>
       s.span_s[i] > 0 ? (bytes * 8) / s.span_s[i] : NaN,
     );

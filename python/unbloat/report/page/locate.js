@@ -1,4 +1,5 @@
-// The page of a located path, or of a run of the agent: one layer, curves by name.
+// The page of a located path, of a run of the agent, or of a measurement: one layer, curves by name; distributions have a
+// layer for each phase.
 const facts = JSON.parse(document.getElementById("facts").textContent);
 
 class PathPage {
@@ -12,6 +13,12 @@ class PathPage {
     const view = new View(0, Math.max(facts.duration_s, 0.001));
     this.view = view;
     const layers = [{ label: facts.stem, data }];
+    const phases = await Promise.all(
+      (facts.phases || []).map(async ({ label, key }) => ({
+        label,
+        data: await FlowData.open(facts.tables, facts.event_kinds, key, {}, 0, []),
+      })),
+    );
     const [range, reset] = rangeTools(view);
     this.host.append(
       make("div", { class: "toolbar" }, range, make("div", { class: "tools" }, reset)),
@@ -19,7 +26,7 @@ class PathPage {
     const panels = facts.charts.map(
       (spec) =>
         new Panel(
-          new Chart(spec, layers, view, {}),
+          new Chart(spec, spec.unit === "share" ? phases : layers, view, {}),
           view,
           facts.stem,
           facts.stem.replace(/[^A-Za-z0-9]+/g, "-"),
