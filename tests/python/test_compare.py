@@ -117,6 +117,7 @@ def two_ways(ends: list[tuple[str, str]], payloads: list[int]) -> Run:
         "id": range(2 * count),
         "connection": [place // 2 for place in range(2 * count)],
         "payload_bytes": payloads,
+        "bytes": payloads,
     }
     empty = pa.table({"rule": pa.array([], pa.utf8())})
     return Run(

@@ -36,7 +36,7 @@ TITLES = (
 )
 EVENT_KINDS = ["down", "up", "both", "lost_down", "lost_up"]
 # A delay of zero has no place on a logarithmic axis; below it, clocks and schedulers are measured.
-LEAST_MS = 0.1
+MIN_MS = 0.1
 # Longer than the gap between two probes at any rate: a bin of the distribution is one probe.
 SPAN_S = 0.1
 
@@ -189,7 +189,7 @@ def distributions(store: Store, result: Row, probes: list[Row]) -> Iterator[Row]
         columns = {
             "t_s": seconds(pa.array([row["t_s"] for row in own], pa.float64())),
             "span_s": floats(pa.array([SPAN_S] * len(own), pa.float64())),
-            "added_ms": floats(pa.array([max(row[column], LEAST_MS) for row in own])),
+            "added_ms": floats(pa.array([max(row[column], MIN_MS) for row in own])),
         }
         store.put(f"phase{number}-samples", encode(columns, len(own)), 1)
         yield {"label": title(name), "key": f"phase{number}"}
