@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "sim": {"algo", "capture", "scenario", "units"},
     "agent": {"algo", "capture", "flow", "settings", "units"},
     "emu": {"algo", "capture", "scenario", "sim", "units"},
-    "measure": {"algo", "flow", "units"},
+    "measure": {"algo", "capture", "flow", "units"},
     "py": {"algo", "capture", "flow", "scenario", "sim", "units"},
 }
 # Only beside it, for tests.

@@ -5,6 +5,7 @@ mod hop_prober;
 mod loads;
 mod prober;
 mod progress;
+mod recorder;
 mod run;
 mod silence;
 
@@ -12,6 +13,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 pub use progress::Progress;
+pub use recorder::{NoCapture, Recorder};
 pub use run::measure;
 pub use silence::{Silences, silences};
 

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use measure::client::{self, Failure, Options};
+use measure::client::{self, Failure, Options, Recorder};
 use measure::clock::Clock;
 use measure::cure::cures;
 use measure::idle_gaps;
@@ -91,6 +91,9 @@ struct MeasureArgs {
     /// Write the result with all samples (probes, counted bytes, streams) to this file, as JSON.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["idle_gaps", "every"])]
     samples: Option<PathBuf>,
+    /// Keep the headers of the test's packets in this file, as pcapng; needs root or CAP_NET_RAW.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["idle_gaps", "every"])]
+    capture: Option<PathBuf>,
     /// Measure again and again, each time so long after the last beginning, as 1h.
     #[arg(long, value_name = "TIME", requires = "keep")]
     every: Option<units::Duration>,
@@ -156,6 +159,14 @@ enum PhaseArg {
 
 /// What went wrong, and the exit code for it.
 struct End(u8, String);
+
+/// What becomes of a measurement.
+struct Output {
+    json: bool,
+    keep: Option<PathBuf>,
+    samples: Option<PathBuf>,
+    capture: Option<PathBuf>,
+}
 
 /// Longest session: the longest test with 90 s to spare.
 const SESSION_S: u32 = 150;
@@ -303,13 +314,15 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
     if !args.yes {
         may_cost(&options.host, args.max_data)?;
     }
+    let output =
+        Output { json: args.json, keep: args.keep, samples: args.samples, capture: args.capture };
     let Some(every) = args.every else {
-        return measured(&options, args.json, args.keep.as_deref(), args.samples.as_deref());
+        return measured(&options, &output);
     };
     loop {
         let begun = Instant::now();
         // The next one may find the server again.
-        if let Err(End(_, text)) = measured(&options, args.json, args.keep.as_deref(), None) {
+        if let Err(End(_, text)) = measured(&options, &output) {
             eprintln!("unbloat-measure: {text}");
         }
         thread::sleep(Duration::from_nanos(every.0).saturating_sub(begun.elapsed()));
@@ -348,12 +361,11 @@ fn append(file: &Path, value: &Value) -> Result<(), End> {
 }
 
 /// Measures once, prints the result and keeps it.
-fn measured(
-    options: &Options,
-    as_json: bool,
-    keep: Option<&Path>,
-    samples: Option<&Path>,
-) -> Result<u8, End> {
+fn measured(options: &Options, output: &Output) -> Result<u8, End> {
+    let recorder = match &output.capture {
+        Some(file) => Some(Recorder::open(file).map_err(|e| End(1, e.to_string()))?),
+        None => None,
+    };
     let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let around = Surroundings::of(Path::new("/"), device_towards(&options.host).as_deref());
     let at = json!({"at_unix_s": real.as_secs(), "host": options.host, "surroundings": around});
@@ -365,7 +377,7 @@ fn measured(
         whole
     };
     let live = io::stderr().is_terminal();
-    let outcome = client::measure(options, Clock::default(), &mut |progress| {
+    let outcome = client::measure(options, Clock::default(), recorder, &mut |progress| {
         if live {
             eprint!("\r\x1b[K{}", screen::progress(progress));
         }
@@ -377,7 +389,11 @@ fn measured(
         Ok(outcome) => outcome,
         Err(failure) => {
             let text = failure.to_string();
-            if let Some(file) = keep {
+            if let Some(file) = &output.capture {
+                // A capture of no test.
+                let _ = std::fs::remove_file(file);
+            }
+            if let Some(file) = &output.keep {
                 append(file, &with(json!({"failed": text})))?;
             }
             return Err(match failure {
@@ -389,15 +405,15 @@ fn measured(
     let found = cures(&outcome.phases, &outcome.hops);
     let mut value = with(serde_json::to_value(&outcome).unwrap_or_default());
     value["cures"] = json!(found);
-    if let Some(file) = keep {
+    if let Some(file) = &output.keep {
         append(file, &value)?;
     }
-    if as_json {
+    if output.json {
         println!("{value}");
     } else {
         print!("{}", screen::screen(&options.host, &outcome, &found));
     }
-    if let Some(file) = samples {
+    if let Some(file) = &output.samples {
         value["samples"] = json!(outcome.samples);
         std::fs::write(file, value.to_string())
             .map_err(|e| End(1, format!("{}: {}", file.display(), e.kind())))?;

@@ -13,7 +13,7 @@ use crate::figures::{Figures, Quantile, Verdict};
 use crate::hops::{Hop, Place, hops, place};
 use crate::losses::{Fate, fates};
 use crate::samples::Samples;
-use crate::seen::{Kind, Load, Phase, Seen, Stream};
+use crate::seen::{Kind, Load, Phase, Recorded, Seen, Stream};
 use crate::wire::data::Direction;
 
 /// The result of a test.
@@ -33,6 +33,9 @@ pub struct Outcome {
     pub hops: Vec<Hop>,
     /// The loaded phases.
     pub phases: Vec<PhaseOutcome>,
+    /// Of the packets that were kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Recorded>,
     /// What the figures were made of; `None` without an idle probe. Not part of the result, which stays small.
     #[serde(skip)]
     pub samples: Option<Samples>,
@@ -251,8 +254,10 @@ impl Outcome {
                 })
                 .collect()
         });
+        let samples = clocks.map(|clocks| Samples::of(&seen, clocks, &fates));
         Outcome {
-            samples: clocks.map(|clocks| Samples::of(&seen, clocks, &fates)),
+            samples,
+            capture: seen.capture,
             complete: seen.ended.is_none(),
             ended: seen.ended,
             rtt_min_ms: clocks.map(|clocks| clocks.rtt_ms()),
@@ -407,6 +412,7 @@ mod tests {
             }],
             per_s: 50.0,
             unix: (50 * S, 1_700_000_000 * S),
+            capture: None,
             ended: None,
         }
     }

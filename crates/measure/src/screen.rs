@@ -7,6 +7,7 @@ use crate::cure::Cure;
 use crate::figures::Quantile;
 use crate::hops::{Hop, Place};
 use crate::outcome::{Delay, Outcome, PhaseOutcome};
+use crate::seen::Recorded;
 
 /// Shares of the busy time below this did not limit a transfer.
 const LIMITED: f64 = 0.1;
@@ -165,6 +166,9 @@ pub fn screen(host: &str, outcome: &Outcome, cures: &[Cure]) -> String {
     if let Some(why) = &outcome.ended {
         let _ = writeln!(text, "Incomplete: {why}.");
     }
+    if let Some(recorded) = &outcome.capture {
+        let _ = writeln!(text, "Capture: {}.", captured(recorded));
+    }
     for cure in cures {
         let _ = writeln!(text, "\n● {} {}: {}", title(cure.direction), cure.on, cure.name);
         let _ = writeln!(text, "  {}", cure.effect);
@@ -173,6 +177,19 @@ pub fn screen(host: &str, outcome: &Outcome, cures: &[Cure]) -> String {
         }
     }
     text
+}
+
+/// What was captured, and what is missing.
+fn captured(recorded: &Recorded) -> String {
+    let mut line =
+        format!("{} packets, {} dropped by the kernel", recorded.packets, recorded.dropped);
+    if recorded.left_out > 0 {
+        let _ = write!(line, "; the file was full, and {} were left out", recorded.left_out);
+    }
+    if let Some(why) = &recorded.failed {
+        let _ = write!(line, "; it ends early: {why}");
+    }
+    line
 }
 
 /// A hop, by number and address.

@@ -147,6 +147,19 @@ pub struct Opened {
     pub server: SocketAddr,
 }
 
+/// What became of a capture of the test's packets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Recorded {
+    /// Packets in the file.
+    pub packets: u64,
+    /// Packets of all traffic that the kernel dropped, because this program was late.
+    pub dropped: u64,
+    /// Packets that came when the file was full.
+    pub left_out: u64,
+    /// Why the file ends early.
+    pub failed: Option<String>,
+}
+
 /// All that a test saw.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
@@ -168,6 +181,8 @@ pub struct Seen {
     pub per_s: f64,
     /// The client's clock and CLOCK_REALTIME at one moment, ns.
     pub unix: (i64, i64),
+    /// Of the packets that were kept.
+    pub capture: Option<Recorded>,
     /// Why it ended before its time.
     pub ended: Option<String>,
 }

@@ -673,6 +673,13 @@ def measure(
             metavar="FILE", help="Write an HTML page: grades, delay over time, place, cures."
         ),
     ] = None,
+    capture: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the headers of the test's packets in this file, as pcapng, for analyze; needs root or CAP_NET_RAW.",
+        ),
+    ] = None,
     listen: Annotated[
         str | None,
         typer.Option(

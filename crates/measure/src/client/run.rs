@@ -9,6 +9,7 @@ use super::control::{Control, locked};
 use super::loads::Loads;
 use super::prober::Prober;
 use super::progress::Progress;
+use super::recorder::{Recorder, Recording};
 use super::{Failure, Options};
 use crate::clock::Clock;
 use crate::delay::When;
@@ -85,12 +86,14 @@ const QUICK: Timing = Timing {
 pub fn measure(
     options: &Options,
     clock: Clock,
+    recorder: Option<Recorder>,
     show: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, Failure> {
     let here = |e: std::io::Error| Failure::NoServer(format!("no probe can be sent: {e}"));
     let seed = u64::from_le_bytes(random().map_err(here)?);
     show(&Progress { step: "connecting", ..Progress::default() });
     let control = Control::begin(options, || eprintln!("another client measures; waiting"))?;
+    let recording = recorder.map(|recorder| recorder.begin(control.server.ip()));
     let timing = if options.quick { &QUICK } else { &THOROUGH };
     let per_s = timing.per_s.min(f64::from(control.limits.pps)).max(1.0);
     let prober = Prober::begin(&control, per_s, clock, Rng::new(seed, "gaps")).map_err(here)?;
@@ -120,6 +123,7 @@ pub fn measure(
     }
     let hops = prober.hop_probes();
     let records = prober.end();
+    let capture = recording.map(Recording::end);
     if records.iter().all(|record| record.answer.is_none()) {
         let why = seen.ended.unwrap_or_else(|| "no probe was answered".to_owned());
         return Err(Failure::NoServer(format!(
@@ -128,7 +132,7 @@ pub fn measure(
         )));
     }
     let of_server = std::mem::take(&mut *locked(&control.from_server.infos));
-    let seen = Seen { records, hops, of_server, opened: loads.opened(), ..seen };
+    let seen = Seen { records, hops, of_server, opened: loads.opened(), capture, ..seen };
     Ok(Outcome::of(seen, &mut rng))
 }
 
