@@ -75,6 +75,7 @@ fn one(f: &Flow, c: &Connection) {
     for (name, q) in [
         ("rtt", f.rtt_ms),
         ("rtt bound", f.rtt_bound_ms),
+        ("answer", f.answer_ms),
         ("loaded", f.loaded_rtt_ms),
         ("queue", f.queue_ms),
         ("in flight", f.in_flight_bytes),
@@ -94,6 +95,7 @@ fn one(f: &Flow, c: &Connection) {
     ] {
         assert!(v.is_none_or(|v| v.is_finite() && v >= 0.0), "{f:?}");
     }
+    assert!(f.answer_ms.is_none() || f.rtt_ms.is_none(), "{f:?}");
     assert!(f.rwnd_min <= f.rwnd_max && f.rwnd_last <= f.rwnd_max, "{f:?}");
     if let (Some(plain), Some(q)) = (f.in_flight_plain_max, f.in_flight_bytes) {
         assert!(plain.get() as f64 >= q.max, "{f:?}");
@@ -140,7 +142,7 @@ fn series(a: &Analysis, bin: Duration) {
     // flows.
     let most = 2 * (1_000_000_000 / bin.as_nanos() + 3) * (a.packets.tcp + 1);
     assert!(a.samples.len() as u64 <= most, "{} samples", a.samples.len());
-    assert!(a.events.len() as u64 <= 16 * a.packets.tcp + 64, "{} events", a.events.len());
+    assert!(a.events.len() as u64 <= 16 * a.packets.all + 64, "{} events", a.events.len());
     if let Some(s) = a.segments.iter().find(|s| s.from > s.to) {
         panic!("{s:?} of {:?}", a.flows[s.flow as usize]);
     }

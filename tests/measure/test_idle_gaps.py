@@ -1,17 +1,38 @@
-"""Pauses: the link's radio is found by them, and other programs' packets are no pause."""
+"""Pauses: the link's radio is found by them, live and in a capture; other programs' packets are no pause."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from path import Link, MeasuredPath
+from path import ADDRESSES, Link, MeasuredPath
+from requirements import require
 
+from unbloat import analyze
 from unbloat.lab.testbed import TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("machine")
 
 FAST = Link(40, 400)
+# Before and after the two seconds of the radio, three times each and not in order.
+PINGED_S = (0.3, 2.25, 1.75, 2.25, 1.75, 0.3, 1.75, 2.25)
+
+
+def ping_after_pauses(made: MeasuredPath) -> None:
+    """A ping after each pause."""
+    pings = [f"sleep {pause}; ping -c 1 -W 5 {ADDRESSES['server']}" for pause in PINGED_S]
+    done = made.start("client", "sh", "-ec", f"ping -c 1 {ADDRESSES['server']}; {'; '.join(pings)}")
+    out, errors = done.communicate(timeout=TIMEOUT_S)
+    assert done.returncode == 0, out + errors
+
+
+def steps_in(file: Path) -> list[dict[str, Any]]:
+    """What `analyze` found of radios in the probes of a capture."""
+    findings = analyze(file).findings.to_pylist()
+    values = [json.loads(f["values"]) for f in findings if f["rule"] == "radio-promotion"]
+    return [v for v in values if "gap_s_max_prompt" in v]
 
 
 def radio(*layers: str) -> Link:
@@ -21,9 +42,13 @@ def radio(*layers: str) -> Link:
 
 def test_a_radio_that_is_woken_after_two_seconds_is_found(tmp_path: Path) -> None:
     up = radio('{ kind = "promotion", idle = "2 s", delay = "500 ms" }')
+    require("tcpdump", "ping")
     with MeasuredPath(tmp_path, up, FAST) as made:
         made.serve()
-        code, found = made.measure("--idle-gaps", "0.2,1,3")
+        with made.capture("client", "any", tmp_path / "measure.pcap") as of_measure:
+            code, found = made.measure("--idle-gaps", "0.2,1,3")
+        with made.capture("client", "any", tmp_path / "ping.pcap") as of_ping:
+            ping_after_pauses(made)
     assert code == 0, found
     found = found["idle_gaps"]
     (step,) = found["steps"]
@@ -31,12 +56,24 @@ def test_a_radio_that_is_woken_after_two_seconds_is_found(tmp_path: Path) -> Non
     assert abs(step["extra_ms"] - 500) <= 20
     assert not step["cycle"]
     assert 20 <= found["rtt_ms"] < 25
+    (again,) = steps_in(of_measure)
+    assert abs(again["gap_s_max_prompt"] - step["from_s"]) <= 0.5
+    assert abs(again["gap_s_min"] - step["until_s"]) <= 0.5
+    assert abs(again["extra_ms_p50"] - step["extra_ms"]) <= 20
+    (pinged,) = steps_in(of_ping)
+    assert 1.5 <= pinged["gap_s_max_prompt"] <= 2.0 <= pinged["gap_s_min"] <= 2.5
+    assert abs(pinged["extra_ms_p50"] - step["extra_ms"]) <= 20
 
 
 def test_a_path_without_a_radio_has_no_step_and_a_busy_device_no_pause(tmp_path: Path) -> None:
+    require("tcpdump", "ping")
     with MeasuredPath(tmp_path, Link(8, 300), FAST) as made:
         made.serve()
-        code, found = made.measure("--idle-gaps", "0.2,2")
+        with made.capture("client", "any", tmp_path / "measure.pcap") as of_measure:
+            code, found = made.measure("--idle-gaps", "0.2,2")
+        with made.capture("client", "any", tmp_path / "ping.pcap") as of_ping:
+            ping_after_pauses(made)
+        assert (steps_in(of_measure), steps_in(of_ping)) == ([], [])
         found = found["idle_gaps"]
         assert (code, found["steps"], found["discarded"]) == (0, [], 0)
         assert len(found["samples"]) == 6

@@ -156,17 +156,30 @@ pub struct Datagram {
     pub dst_port: u16,
     /// Bytes behind the UDP or ICMP header.
     pub payload: u32,
-    /// Of ICMP and ICMPv6 echo (ping).
-    pub echo: Option<Echo>,
+    /// A request or its answer, where the packet says so.
+    pub message: Option<Message>,
 }
 
-/// An echo request or its reply (RFC 792, RFC 4443 section 4).
+/// A request, or the answer to one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Echo {
-    /// The reply, not the request.
-    pub reply: bool,
-    /// Sequence number, the same in both.
-    pub sequence: u16,
+pub struct Message {
+    /// What speaks.
+    pub kind: MessageKind,
+    /// The answer, not the request.
+    pub answer: bool,
+    /// The same in both.
+    pub number: u32,
+}
+
+/// Protocols whose answers have the number of their request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageKind {
+    /// ICMP and ICMPv6 echo (ping), by sequence number (RFC 792, RFC 4443 section 4).
+    Echo,
+    /// DNS, by transaction identifier (RFC 1035 section 4.1.1).
+    Dns,
+    /// A probe of `unbloat measure`, by its number.
+    Probe,
 }
 
 /// The content of a frame.

@@ -5,9 +5,10 @@
 //! it is what the frame had left on the wire. An IP length beyond the frame counts, because some tools
 //! cut packets and adapt the frame length but not the packet's.
 
-use crate::decoded::{Addr, Datagram, Decoded, Echo, Ip};
+use crate::decoded::{Addr, Datagram, Decoded, Ip, Message, MessageKind};
 use crate::decoder::{Decoder, FrameContext};
 use crate::fragment::{Key, Outcome, Piece};
+use crate::message;
 use crate::protocol::{
     AUTHENTICATION, DCCP, DESTINATION_OPTIONS, FRAGMENT, HIP, HOP_BY_HOP, ICMP, ICMPV6, MOBILITY,
     NO_NEXT_HEADER, ROUTING, SCTP, SHIM6, TCP, UDP, UDP_LITE,
@@ -191,8 +192,8 @@ impl Decoder {
         ip: Ip,
         cx: FrameContext,
     ) -> Option<Decoded> {
-        let datagram = |src_port, dst_port, payload, echo| {
-            Some(Decoded::Datagram(Datagram { ip, protocol, src_port, dst_port, payload, echo }))
+        let datagram = |src_port, dst_port, payload, message| {
+            Some(Decoded::Datagram(Datagram { ip, protocol, src_port, dst_port, payload, message }))
         };
         match protocol {
             TCP => Some(tcp::decode(view.data, view.wire, ip)),
@@ -207,18 +208,24 @@ impl Decoder {
                 let inside = view.cut(len).skip(8)?;
                 let inner =
                     cx.deeper().and_then(|s| self.udp_tunnel((src_port, dst_port), inside, s));
-                inner.or_else(|| datagram(src_port, dst_port, len - 8, None))
+                let ports = (src_port, dst_port);
+                inner.or_else(|| {
+                    datagram(src_port, dst_port, len - 8, message::in_udp(ports, inside))
+                })
             }
             ICMP | ICMPV6 => {
-                let reply = match (protocol, view.u8(0)) {
+                let answer = match (protocol, view.u8(0)) {
                     (ICMP, Some(ICMP_ECHO)) | (ICMPV6, Some(ICMPV6_ECHO)) => Some(false),
                     (ICMP, Some(ICMP_ECHO_REPLY)) | (ICMPV6, Some(ICMPV6_ECHO_REPLY)) => Some(true),
                     _ => None,
                 };
-                let id = reply.and_then(|_| view.be16(4)).unwrap_or(0);
-                let echo =
-                    reply.zip(view.be16(6)).map(|(reply, sequence)| Echo { reply, sequence });
-                datagram(id, id, view.wire.saturating_sub(8), echo)
+                let id = answer.and_then(|_| view.be16(4)).unwrap_or(0);
+                let message = answer.zip(view.be16(6)).map(|(answer, number)| Message {
+                    kind: MessageKind::Echo,
+                    answer,
+                    number: number.into(),
+                });
+                datagram(id, id, view.wire.saturating_sub(8), message)
             }
             // Their ports stand where those of UDP do.
             DCCP | SCTP | UDP_LITE => {
@@ -352,8 +359,10 @@ mod tests {
         assert_eq!((d.protocol, d.src_port, d.dst_port, d.payload), (17, 53, 5353, 30));
         let d = datagram(101, &ipv4(1, &[8, 0, 0, 0, 0x12, 0x34, 0, 1, 9, 9]));
         assert_eq!((d.protocol, d.src_port, d.dst_port, d.payload), (1, 0x1234, 0x1234, 2));
+        let echo = |answer| Some(Message { kind: MessageKind::Echo, answer, number: 1 });
+        assert_eq!(d.message, echo(false));
         let d = datagram(101, &ipv6(58, &[129, 0, 0, 0, 0x12, 0x34, 0, 1]));
-        assert_eq!((d.protocol, d.src_port, d.payload), (58, 0x1234, 0));
+        assert_eq!((d.protocol, d.src_port, d.payload, d.message), (58, 0x1234, 0, echo(true)));
         let d = datagram(101, &ipv4(1, &[3, 1, 0, 0, 0, 0, 0, 0]));
         assert_eq!((d.src_port, d.dst_port), (0, 0));
         let d = datagram(101, &ipv4(50, &[0; 40]));

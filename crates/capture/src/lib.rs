@@ -29,6 +29,7 @@ mod frame;
 mod ip;
 mod link;
 mod linktype;
+mod message;
 mod order;
 #[cfg(test)]
 mod packets;
@@ -43,7 +44,9 @@ mod view;
 mod wlan;
 pub mod write;
 
-pub use decoded::{Addr, Datagram, Decoded, Echo, Ip, TcpOptions, TcpSegment, flags};
+pub use decoded::{
+    Addr, Datagram, Decoded, Ip, Message, MessageKind, TcpOptions, TcpSegment, flags,
+};
 pub use decoder::Decoder;
 pub use error::{OpenError, ReadError};
 pub use frame::{Frame, Interface};

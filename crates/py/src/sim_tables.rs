@@ -129,6 +129,7 @@ fn rates_and_delays(rows: &[FlowRow], put: Put<'_>) {
     put(Column::str("rtt_method", r().map(|f| if f.rtt_ms.is_some() { "sender" } else { "none" })));
     quantiles(put, "rtt_ms", rows, |f| f.rtt_ms);
     quantiles(put, "rtt_bound_ms", rows, |_| None);
+    quantiles(put, "answer_ms", rows, |_| None);
     put(Column::maybe_f64("initial_rtt_ms", r().map(|f| f.initial_rtt_ms)));
     quantiles(put, "loaded_rtt_ms", rows, |_| None);
     quantiles(put, "queue_ms", rows, |f| f.queue_ms);

@@ -113,11 +113,13 @@ pub fn flows(rows: &[Flow], origin: Instant, put: Put<'_>) {
             RttMethod::Halves => "halves",
             RttMethod::Window => "window",
             RttMethod::Echo => "echo",
+            RttMethod::Answer => "answer",
             RttMethod::None => "none",
         }),
     ));
     quantiles(put, "rtt_ms", rows, |f| f.rtt_ms);
     quantiles(put, "rtt_bound_ms", rows, |f| f.rtt_bound_ms);
+    quantiles(put, "answer_ms", rows, |f| f.answer_ms);
     put(Column::maybe_f64("initial_rtt_ms", r().map(|f| f.initial_rtt_ms)));
     quantiles(put, "loaded_rtt_ms", rows, |f| f.loaded_rtt_ms);
     quantiles(put, "queue_ms", rows, |f| f.queue_ms);

@@ -49,7 +49,8 @@ def connection_screen(terminal: Terminal, run: Run, id_: int, bin_ms: float) -> 
     terminal.wrapped(connection_facts(run, connection))
     room = (min(terminal.width, 110) - LABEL) // 2
     heads = "".join(right(title, room) for title in ("a → b", "b → a"))
-    for title, lines in groups(connection["proto"] == "tcp"):
+    answered = any(flow["rtt_method"] in ("echo", "answer") for flow in flows)
+    for title, lines in groups(connection["proto"] == "tcp", answered):
         cells = [(label, [getter(flow) for flow in flows]) for label, getter in lines]
         cells = [
             (label, texts)
@@ -95,23 +96,23 @@ def connection_facts(run: Run, connection: Row) -> str:
     """How it began and ended, and where the capture was taken."""
     facts = [f"from {connection['start_s']:.3f} s for {seconds_text(connection['duration_s'])}"]
     facts.append(f"{plural(connection['packets'], 'packet')}, {byte_text(connection['bytes'])}")
+    places = {
+        "a": "captured near a",
+        "b": "captured near b",
+        "middle": "captured in between",
+        "unknown": "capture point unknown",
+    }
+    place = places.get(str(connection["vantage"]), str(connection["vantage"]))
     if connection["proto"] == "tcp":
         ends = {"fin": "closed by FIN", "rst": "reset", "open": "still open at the end"}
-        places = {
-            "a": "captured near a",
-            "b": "captured near b",
-            "middle": "captured in between",
-            "unknown": "capture point unknown",
-        }
-        facts += [
-            ends.get(str(connection["end"]), str(connection["end"])),
-            places.get(str(connection["vantage"]), str(connection["vantage"])),
-        ]
+        facts += [ends.get(str(connection["end"]), str(connection["end"])), place]
         facts.append("SYN seen" if connection["syn_seen"] else "its SYN is not in the capture")
         if connection["initial_rtt_ms"] is not None:
             facts.append(f"handshake RTT {ms_text(connection['initial_rtt_ms'])}")
         if connection["mptcp"]:
             facts.append("a subflow of MPTCP")
+    elif connection["vantage"] != "unknown":
+        facts.append(place)
     if connection["duplicates"]:
         facts.append(f"{plural(connection['duplicates'], 'packet')} twice in the capture")
     if connection["capture_gap_bytes"]:
@@ -154,10 +155,11 @@ def if_any(name: str, getter: Getter, nothing: str = "0") -> Getter:
     return lambda flow: getter(flow) if flow[name] else nothing
 
 
-def groups(tcp: bool) -> list[tuple[str, Lines]]:
+def groups(tcp: bool, answered: bool) -> list[tuple[str, Lines]]:
     """Every measure of a flow, under the heading where one would look for it."""
     if not tcp:
-        return [("transfer", counted_lines())]
+        counted = [("transfer", counted_lines())]
+        return [*counted, ("request to answer", answer_lines())] if answered else counted
     return [
         ("transfer", counted_lines() + transfer_lines()),
         ("round-trip time", rtt_lines()),
@@ -183,6 +185,16 @@ def transfer_lines() -> Lines:
         ("active", column("active_s", lambda value: seconds_text(value or None))),
         ("goodput / peak", pair("goodput_bps", "peak_bps", rate_text)),
         ("segment size", column("mss_bytes", lambda value: f"{value:,.0f} B" if value else "–")),
+    ]
+
+
+def answer_lines() -> Lines:
+    """What answers took, of those that asked."""
+    return [
+        *((f"RTT {label}", get) for label, get in quantiles("rtt_ms", ms_text)),
+        ("RTT loaded p50 / p95", pair("loaded_rtt_ms_p50", "loaded_rtt_ms_p95", ms_text)),
+        ("answer took p50 / max", pair("answer_ms_p50", "answer_ms_max", ms_text)),
+        ("without an answer", column("loss_rate", share_text)),
     ]
 
 
@@ -303,6 +315,7 @@ METHODS = {
     "halves": "both halves",
     "window": "window (upper bound)",
     "echo": "echo request and reply",
+    "answer": "request and answer",
     "none": "–",
 }
 

@@ -221,8 +221,9 @@ def rtt_text(run: Run, flow: Row) -> str:
 def figure_cells(terminal: Terminal, connection: Row, flow: Row, rtt: str) -> str:
     """The figures of a connection's main direction; of what is not TCP only what was counted."""
     size = right(byte_text(connection["bytes"]), 9)
-    if connection["proto"] == "icmp" and rtt.strip() != NOTHING:
-        return f"{size}{right(NOTHING, 12)}{rtt}{right(NOTHING, 7)}  ping"
+    if connection["proto"] != "tcp" and rtt.strip() != NOTHING:
+        what = "ping" if connection["proto"] == "icmp" else proto_text(connection["proto"])
+        return f"{size}{right(NOTHING, 12)}{rtt}{right(NOTHING, 7)}  {what}"
     if connection["proto"] != "tcp":
         return f"{size}  {proto_text(connection['proto'])}"
     grade = flow["grade"] or "–"

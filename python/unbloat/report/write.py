@@ -73,6 +73,7 @@ EVENT_KINDS = [
     "ecn",
     "idle",
     "ack_burst",
+    "answer",
     "drop_overflow",
     "drop_aqm",
     "drop_link",

@@ -18,6 +18,7 @@ QUANTILES = ("count", "min", "p50", "p95", "p99", "max")
 # Statistic → its figures.
 NESTED: dict[str, tuple[str, ...]] = {
     "rtt_ms": QUANTILES,
+    "answer_ms": QUANTILES,
     "loaded_rtt_ms": QUANTILES,
     "queue_ms": QUANTILES,
     "in_flight_bytes": QUANTILES,

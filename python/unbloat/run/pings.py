@@ -1,7 +1,8 @@
 """Pings of a capture in words: how many, their RTT, and whether they wait where the transfers wait.
 
 signal: `rtt_ms` and `loaded_rtt_ms` of ICMP flows, and of the main transfer · model: packets in one queue wait equally long; a
-queue per flow (fq_codel, CAKE) or another path lets a ping pass · action: one paragraph per ping
+queue per flow (fq_codel, CAKE) or another path lets a ping pass · action: one paragraph per ping. Beside the host that is
+pinged (`answer_ms`) it says what the host took, and nothing of the path
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ALIKE = 1.5
 def ping_flows(run: RunTables) -> list[Row]:
     """The flows of echo requests with replies, those with the most first."""
     flows = [row for row in run.flows.to_pylist() if row.get("rtt_method") == "echo"]
-    return sorted(flows, key=lambda flow: -flow["rtt_ms_count"])
+    return sorted(flows, key=lambda flow: -(flow["rtt_ms_count"] or flow["answer_ms_count"]))
 
 
 def ping_texts(run: RunTables) -> list[str]:
@@ -40,9 +41,15 @@ def ping_text(run: RunTables, flow: Row) -> str:
     ends = ("a", "b") if flow["id"] % 2 == 0 else ("b", "a")
     source, target = (endpoint_text(connection[f"{end}_addr"], None) for end in ends)
     lost = flow["loss_rate"] or 0.0
-    counted = f"{plural(flow['rtt_ms_count'], 'reply', 'replies')}, " + (
+    replies = flow["rtt_ms_count"] or flow["answer_ms_count"]
+    counted = f"{plural(replies, 'reply', 'replies')}, " + (
         f"{share_text(lost)} of the requests without one" if lost else "none missing"
     )
+    if flow["rtt_ms_count"] is None:
+        return (
+            f"Ping {source} → {target}: {counted}; captured beside {target}, which took"
+            f" {ms_text(flow['answer_ms_p50'])} p50 to reply. The RTT is not known there."
+        )
     text = f"Ping {source} → {target}: {counted}; RTT {ms_text(flow['rtt_ms_min'])}"
     if flow["rtt_ms_count"] == 1:
         return f"{text}."

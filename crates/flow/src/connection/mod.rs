@@ -12,11 +12,14 @@
 
 pub(crate) mod complete;
 pub(crate) mod datagram;
-pub(crate) mod echo;
+pub(crate) mod exchange;
 mod padding;
+mod paths;
+mod place;
 pub(crate) mod session;
 pub(crate) mod summary;
 pub(crate) mod table;
+mod turns;
 
 use capture::{Addr, TcpSegment, flags};
 use units::{Duration, Instant};
@@ -434,7 +437,7 @@ impl Conn {
                 && s.near_count == 0
                 && s.far_count.is_power_of_two()
             {
-                match self.by_ttl() {
+                match place::by_ttl(self.ttl) {
                     Some(v) if stream == 0 => v,
                     Some(Vantage::Sender) => Vantage::Receiver,
                     Some(Vantage::Receiver) => Vantage::Sender,
@@ -462,16 +465,6 @@ impl Conn {
                 }
             }
             return;
-        }
-    }
-
-    /// Packets of a host beside the capture still have the initial TTL of an operating system.
-    fn by_ttl(&self) -> Option<Vantage> {
-        let fresh = |ttl: u8| matches!(ttl, 64 | 128 | 255);
-        match (fresh(self.ttl[0]), fresh(self.ttl[1])) {
-            (true, false) => Some(Vantage::Sender),
-            (false, true) => Some(Vantage::Receiver),
-            _ => None,
         }
     }
 

@@ -10,7 +10,9 @@ use capture::{Addr, Datagram, Decoded, TcpSegment, flags, protocol};
 use hashbrown::{HashMap, HashTable};
 use units::{Bytes, Duration, Instant};
 
-use crate::connection::datagram::{DatagramFlow, IDLE_TIMEOUT};
+use crate::connection::datagram::{Around, DatagramFlow, IDLE_TIMEOUT};
+use crate::connection::paths::Paths;
+use crate::connection::place::place_exchanges;
 use crate::connection::summary::{RuleInputs, connection_row, flow_row};
 use crate::connection::{Conn, SegmentOutcome, TableContext};
 use crate::diagnose;
@@ -125,6 +127,7 @@ pub struct Analyzer {
     closing: VecDeque<(Instant, u32, u32)>,
     datagrams: HashMap<Key, DatagramFlow, Hasher>,
     hosts: Hosts,
+    paths: Paths,
     rivals: Vec<Rival>,
     next_id: u32,
     next_sweep: Instant,
@@ -151,6 +154,7 @@ impl Analyzer {
             closing: VecDeque::new(),
             datagrams: HashMap::default(),
             hosts: Hosts::default(),
+            paths: Paths::default(),
             rivals: Vec::new(),
             next_id: 0,
             next_sweep: Instant::ZERO,
@@ -216,7 +220,7 @@ impl Analyzer {
         };
         let [a, b] = conn.hosts;
         let (from, to) = if d == 0 { (a, b) } else { (b, a) };
-        self.hosts.count_bytes(from, to, u64::from(s.ip.total_len));
+        self.hosts.count_bytes(from, to, u64::from(s.ip.total_len), s.ip.time);
         if conn.packets == 0 {
             conn.set_path_min(self.hosts.path_min(conn.addrs[0].0, conn.addrs[1].0));
         }
@@ -324,14 +328,23 @@ impl Analyzer {
             let id = self.next_id;
             self.next_id += 1;
             let hosts = [self.hosts.open(d.ip.src), self.hosts.open(d.ip.dst)];
-            self.datagrams.insert(key, DatagramFlow::new(id, d, hosts));
+            self.datagrams.insert(key, DatagramFlow::new(id, d, hosts, self.selected(id)));
         }
         let Some(flow) = self.datagrams.get_mut(&key) else { return };
-        let direction = usize::from(flow.addrs[0] != src);
-        flow.take(d, direction, self.out.packets.wire_bytes);
+        // Where a host talks to itself only the message shows the direction.
+        let direction = match d.message {
+            Some(message) if flow.addrs[0] == flow.addrs[1] => usize::from(message.answer),
+            _ => usize::from(flow.addrs[0] != src),
+        };
         let [a, b] = flow.hosts;
         let (from, to) = if direction == 0 { (a, b) } else { (b, a) };
-        self.hosts.count_bytes(from, to, u64::from(d.ip.total_len));
+        let pause = self.hosts.pause(from, d.ip.time);
+        let around = Around { bytes: self.out.packets.wire_bytes, pause };
+        if let Some(probe) = flow.take(d, direction, around, &mut self.series) {
+            let asked = flow.id * 2 + 1 - direction as u32;
+            self.paths.take(d.ip.dst, d.ip.src, asked, probe);
+        }
+        self.hosts.count_bytes(from, to, u64::from(d.ip.total_len), d.ip.time);
     }
 
     /// Ends the warm-up: open connections reset their figures.
@@ -531,11 +544,18 @@ impl Analyzer {
         for flow in &datagrams {
             self.flush_datagram(flow, end);
         }
-        let Analyzer { mut out, series, clock, hosts, .. } = self;
+        let Analyzer { mut out, series, clock, hosts, paths, .. } = self;
         // Rows are large: this sort moves each only once.
         out.connections.sort_by_cached_key(|c| c.id);
         out.flows.sort_by_cached_key(|f| f.id);
         raise_bounds(&mut out, &hosts);
+        place_exchanges(&mut out.connections, &mut out.flows);
+        for pauses in paths.sorted() {
+            // Beside the host that answers no time is one of the path.
+            if out.flows.get(pauses.flow as usize).is_some_and(|f| f.rtt_ms.is_some()) {
+                out.findings.extend(diagnose::probe_findings(&pauses));
+            }
+        }
         out.facts.packets = out.packets.all;
         out.facts.broken = out.packets.broken;
         out.facts.reported_drops = reported_drops;

@@ -10,7 +10,7 @@
 //! Rules return nothing for flows too small to judge; each page states the minimum. They check this first, so that a
 //! capture of many small connections costs a comparison or two per flow.
 
-use crate::series::evidence::{CaptureFacts, Evidence};
+use crate::series::evidence::{CaptureFacts, Evidence, ProbePauses};
 use crate::series::rows::Finding;
 
 mod application_limited;
@@ -24,6 +24,7 @@ pub mod grade;
 mod loss_limited;
 mod no_answer;
 mod page;
+pub mod pauses;
 mod radio_promotion;
 mod reading;
 mod receive_window;
@@ -56,6 +57,8 @@ pub struct Rule {
 pub enum Check {
     /// Checks one flow.
     Flow(fn(&Evidence<'_>) -> Option<Finding>),
+    /// Checks one flow, and the probes of one host to another.
+    FlowAndProbes(fn(&Evidence<'_>) -> Option<Finding>, fn(&ProbePauses<'_>) -> Option<Finding>),
     /// Checks the capture as a whole.
     Capture(fn(&CaptureFacts) -> Option<Finding>),
 }
@@ -85,7 +88,7 @@ pub fn flow_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let run = |rule: &Rule| match rule.check {
-        Check::Flow(check) => check(evidence),
+        Check::Flow(check) | Check::FlowAndProbes(check, _) => check(evidence),
         Check::Capture(_) => None,
     };
     TABLE.iter().filter_map(run).collect()
@@ -94,8 +97,17 @@ pub fn flow_findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 /// Findings about the capture as a whole, in the order of [`TABLE`].
 pub fn capture_findings(facts: &CaptureFacts) -> Vec<Finding> {
     let run = |rule: &Rule| match rule.check {
-        Check::Flow(_) => None,
+        Check::Flow(_) | Check::FlowAndProbes(..) => None,
         Check::Capture(check) => check(facts),
+    };
+    TABLE.iter().filter_map(run).collect()
+}
+
+/// Findings about the probes of one host to another, in the order of [`TABLE`].
+pub fn probe_findings(pauses: &ProbePauses<'_>) -> Vec<Finding> {
+    let run = |rule: &Rule| match rule.check {
+        Check::FlowAndProbes(_, check) => check(pauses),
+        Check::Flow(_) | Check::Capture(_) => None,
     };
     TABLE.iter().filter_map(run).collect()
 }

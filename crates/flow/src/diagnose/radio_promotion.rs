@@ -13,6 +13,12 @@
 //!
 //! Minimum: two such gaps; no minimum of bytes.
 //!
+//! Of pings and of the probes of `unbloat measure` the RTT is compared with the pause before each. That is the time since
+//! the last packet of the asking host in the capture, from or to any host. A finding is a *step*: from some pause of a
+//! second or more on, answers take 50 ms and 50 % longer. There are three or more answers on each side of it, and in 95 of
+//! 100 pairs the one after the longer pause took longer. `unbloat measure --idle-gaps` searches in the same way. Beside the
+//! host that answers there is no finding.
+//!
 //! ## Evidence
 //!
 //! `wakeups` (gaps looked at), `promoted` (late ones), `gap_s_min` (shortest gap with a late answer: about
@@ -31,15 +37,17 @@
 //! - A sleeping server (virtual machine, disk) matters only if its *kernel* answers late: ACKs are compared, not
 //!   responses.
 //! - NAT or ARP entries that expired add one lookup.
+//! - Pings at one interval have one pause: without shorter and longer ones there is no step.
 //!
 //! ## Sources
 //!
 //! Jiang et al., "Tackling bufferbloat in 3G/4G networks", IMC 2012, figure 5: RTT of pings by interval jumps
 //! beyond 7 s. 3GPP TS 36.331 (RRC states).
 
+use super::pauses::{median, steps};
 use super::reading::{Values, counted, ms, quantile, seconds};
 use super::{Check, Rule, page::page};
-use crate::series::evidence::{Evidence, Wakeup};
+use crate::series::evidence::{Evidence, ProbePauses, Wakeup};
 use crate::series::rows::{Finding, Severity};
 use units::Duration;
 
@@ -58,8 +66,14 @@ pub(super) const RULE: Rule = Rule {
     about: "the first packet after a pause waits for the radio to wake up",
     source: "DRWA (IMC 2012) figure 5",
     page: page!("radio_promotion.rs"),
-    check: Check::Flow(check),
+    check: Check::FlowAndProbes(check, check_probes),
 };
+
+const CURE: &str = "Fewer and larger exchanges; where latency matters, a small packet every few seconds keeps the radio awake.";
+
+fn severity(extra_ms: f64) -> Severity {
+    if extra_ms >= COSTS_MS { Severity::Warning } else { Severity::Info }
+}
 
 /// Extra time of the first answer, ms, if it was late.
 fn late(w: &Wakeup, usual_ms: Option<f64>) -> Option<f64> {
@@ -95,7 +109,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         .number("rtt_ms_p50", usual);
     Some(Finding {
         rule: RULE.name,
-        severity: if typical >= COSTS_MS { Severity::Warning } else { Severity::Info },
+        severity: severity(typical),
         flow: Some(e.flow.id),
         from: times().min().unwrap_or(e.connection.start),
         to: times().max().unwrap_or(e.connection.end),
@@ -113,7 +127,54 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
             ms(typical),
             ms(longest),
         ),
-        cure: "Fewer and larger exchanges; where latency matters, a small packet every few seconds keeps the radio awake.",
+        cure: CURE,
+    })
+}
+
+fn check_probes(pauses: &ProbePauses<'_>) -> Option<Finding> {
+    let long = |pause_s: f64| pause_s >= MIN_GAP.as_secs_f64();
+    let timed: Vec<(f64, f64)> =
+        pauses.probes.iter().map(|p| (p.pause.as_secs_f64(), p.rtt.as_millis_f64())).collect();
+    let wakeups = timed.iter().filter(|(pause_s, _)| long(*pause_s)).count();
+    if wakeups < MIN_LATE {
+        return None;
+    }
+    let rtts = |until_s: f64| -> Vec<f64> {
+        timed.iter().filter(|(pause_s, _)| *pause_s < until_s).map(|(_, ms)| *ms).collect()
+    };
+    let step = steps(timed.clone())
+        .into_iter()
+        .filter(|step| {
+            let usual_ms = median(&rtts(step.until_s));
+            long(step.until_s) && step.extra_ms >= EXTRA_MS.max(EXTRA_PART * usual_ms)
+        })
+        .max_by(|a, b| a.extra_ms.total_cmp(&b.extra_ms))?;
+    let late = || pauses.probes.iter().filter(|p| p.pause.as_secs_f64() >= step.until_s);
+    let mut v = Values::default();
+    v.number("wakeups", wakeups as f64)
+        .number("promoted", step.samples as f64)
+        .number("gap_s_min", step.until_s)
+        .number("gap_s_max_prompt", step.from_s)
+        .number("extra_ms_p50", step.extra_ms)
+        .number("extra_ms_max", step.high_ms)
+        .number("rtt_ms_p50", median(&rtts(step.until_s)));
+    Some(Finding {
+        rule: RULE.name,
+        severity: severity(step.extra_ms),
+        flow: Some(pauses.flow),
+        from: late().map(|p| p.time).min()?,
+        to: late().map(|p| p.time + p.rtt).max()?,
+        values: v.take(),
+        text: format!(
+            "After {} to {} without a packet the next one takes {} longer (at most {}, {}): the radio has to wake up{}.",
+            seconds(step.from_s),
+            seconds(step.until_s),
+            ms(step.extra_ms),
+            ms(step.high_ms),
+            counted(step.samples as u64, "probe", "probes"),
+            if step.cycle { "; it sleeps in cycles" } else { "" },
+        ),
+        cure: CURE,
     })
 }
 
@@ -121,6 +182,56 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 mod tests {
     use super::super::testing::{Case, at};
     use super::*;
+    use crate::series::evidence::PausedProbe;
+
+    /// Probes after these pauses (s) with these RTTs (ms).
+    fn probes(list: &[(f64, u64)]) -> Option<Finding> {
+        let probes: Vec<PausedProbe> = (list.iter().enumerate())
+            .map(|(i, &(pause_s, rtt_ms))| PausedProbe {
+                time: at(10.0 * i as f64),
+                pause: Duration((pause_s * 1e9) as u64),
+                rtt: Duration::from_millis(rtt_ms),
+            })
+            .collect();
+        check_probes(&ProbePauses { flow: 4, probes: &probes })
+    }
+
+    #[test]
+    fn probes_after_more_than_two_seconds_wait_for_the_radio() {
+        let list = [
+            (0.2, 40),
+            (2.2, 545),
+            (1.0, 42),
+            (3.0, 540),
+            (0.2, 41),
+            (1.9, 43),
+            (6.0, 543),
+            (0.2, 40),
+        ];
+        let f = probes(&list).expect("a step");
+        assert_eq!((f.severity, f.flow), (Severity::Info, Some(4)));
+        assert_eq!((f.number("gap_s_max_prompt"), f.number("gap_s_min")), (1.9, 2.2));
+        assert_eq!((f.number("promoted"), f.number("wakeups")), (3.0, 5.0));
+        assert!((f.number("extra_ms_p50") - 502.0).abs() < 2.0, "{}", f.number("extra_ms_p50"));
+        assert!(f.text.starts_with("After 1.9 s to 2.2 s without a packet"), "{}", f.text);
+        assert_eq!((f.from, f.to), (at(10.0), at(60.0) + Duration::from_millis(543)));
+    }
+
+    #[test]
+    fn one_level_of_pauses_or_of_answers_is_no_step() {
+        assert!(probes(&[(5.0, 540); 20]).is_none(), "one pause");
+        let flat: Vec<(f64, u64)> = (1..20).map(|i| (f64::from(i), 40 + i as u64 % 3)).collect();
+        assert!(probes(&flat).is_none(), "one level");
+        let falling: Vec<(f64, u64)> =
+            (1..20).map(|i| (f64::from(i), if i < 8 { 500 } else { 40 })).collect();
+        assert!(probes(&falling).is_none(), "shorter after a pause");
+        let small: Vec<(f64, u64)> =
+            (1..20).map(|i| (f64::from(i), if i < 8 { 40 } else { 89 })).collect();
+        assert!(probes(&small).is_none(), "49 ms");
+        let short: Vec<(f64, u64)> =
+            (1..20).map(|i| (f64::from(i) / 20.0, if i < 8 { 40 } else { 540 })).collect();
+        assert!(probes(&short).is_none(), "no pause of a second");
+    }
 
     fn pauses(list: &[(u64, u64)]) -> Option<Finding> {
         let mut case = Case::transfer(10, |_, _| {});

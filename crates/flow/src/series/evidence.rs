@@ -19,6 +19,26 @@ pub struct Wakeup {
     pub next_rtt: Option<Duration>,
 }
 
+/// A probe, the pause before it, and what its answer took.
+#[derive(Clone, Copy, Debug)]
+pub struct PausedProbe {
+    /// Time at which it was sent.
+    pub time: Instant,
+    /// Time since the last packet of the host that sent it, from or to any host.
+    pub pause: Duration,
+    /// Probe to answer.
+    pub rtt: Duration,
+}
+
+/// The probes that one host sent to another, for radio promotion.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbePauses<'a> {
+    /// The flow of the last one.
+    pub flow: u32,
+    /// In the order of time.
+    pub probes: &'a [PausedProbe],
+}
+
 /// A silence of ACKs with data in flight, and the burst that ended it.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {

@@ -15,7 +15,7 @@ pub enum Protocol {
     Tcp,
     /// UDP (QUIC, VPN, DNS …), counted.
     Udp,
-    /// ICMP and ICMPv6: pings have round trips, others are counted.
+    /// ICMP and ICMPv6: pings have round trips, other messages are counted.
     Icmp,
     /// Any other IP protocol, by number, counted.
     Other(u8),
@@ -59,6 +59,8 @@ pub enum RttMethod {
     Window,
     /// Echo request to its reply (ping).
     Echo,
+    /// UDP request to its answer.
+    Answer,
     /// No sample was possible.
     None,
 }
@@ -138,6 +140,8 @@ pub struct Flow {
     /// At the receiver without timestamps: upper bounds of the RTT in milliseconds, in place of `rtt_ms`. None is below the
     /// handshake.
     pub rtt_bound_ms: Option<Quantiles>,
+    /// Beside the host that answers: request to answer in milliseconds, in place of `rtt_ms`.
+    pub answer_ms: Option<Quantiles>,
     /// Handshake RTT in milliseconds.
     pub initial_rtt_ms: Option<f64>,
     /// RTT while at least four segments were in flight, in milliseconds.
@@ -261,6 +265,7 @@ impl Flow {
             rtt_method: RttMethod::None,
             rtt_ms: None,
             rtt_bound_ms: None,
+            answer_ms: None,
             initial_rtt_ms: None,
             loaded_rtt_ms: None,
             queue_ms: None,
@@ -456,6 +461,8 @@ pub enum EventKind {
     Idle,
     /// ACK burst after a silence; value: bytes it acknowledged.
     AckBurst,
+    /// An answer to a request; value: ms since the request.
+    Answer,
 }
 
 impl EventKind {
@@ -479,6 +486,7 @@ impl EventKind {
             EventKind::Ecn => "ecn",
             EventKind::Idle => "idle",
             EventKind::AckBurst => "ack_burst",
+            EventKind::Answer => "answer",
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use capture::Addr;
 use hashbrown::HashMap;
+use units::{Duration, Instant};
 
 use crate::identity::key::Hasher;
 
@@ -17,6 +18,8 @@ struct Host {
     sent: u64,
     received: u64,
     open: u32,
+    /// Time of the last packet from or to it; zero before the first.
+    last: Instant,
 }
 
 /// Table of hosts and of the minimum RTT between pairs of them.
@@ -53,11 +56,19 @@ impl Hosts {
         }
     }
 
-    /// Counts `bytes` sent by host `from` to host `to`.
+    /// Counts `bytes` sent by host `from` to host `to` at `now`.
     #[inline]
-    pub fn count_bytes(&mut self, from: u32, to: u32, bytes: u64) {
-        self.rows[from as usize].sent += bytes;
-        self.rows[to as usize].received += bytes;
+    pub fn count_bytes(&mut self, from: u32, to: u32, bytes: u64, now: Instant) {
+        let sender = &mut self.rows[from as usize];
+        (sender.sent, sender.last) = (sender.sent + bytes, now);
+        let receiver = &mut self.rows[to as usize];
+        (receiver.received, receiver.last) = (receiver.received + bytes, now);
+    }
+
+    /// Time since the last packet from or to the host of `row`; `None` before its first.
+    pub fn pause(&self, row: u32, now: Instant) -> Option<Duration> {
+        let last = self.rows[row as usize].last;
+        (last > Instant::ZERO && now >= last).then(|| now.since(last))
     }
 
     /// Bytes so far on the link that a flow `from` → `to` uses.
@@ -91,8 +102,11 @@ mod tests {
         let (phone, x, y) = (Addr(1), Addr(2), Addr(3));
         let (p, rx, p2, ry) = (h.open(phone), h.open(x), h.open(phone), h.open(y));
         assert_eq!(p, p2);
-        h.count_bytes(p, rx, 100);
-        h.count_bytes(p, ry, 50);
+        assert_eq!(h.pause(p, Instant(5)), None);
+        h.count_bytes(p, rx, 100, Instant(5));
+        h.count_bytes(p, ry, 50, Instant(7));
+        let pauses = [p, rx, ry].map(|row| h.pause(row, Instant(10)));
+        assert_eq!(pauses, [3, 5, 3].map(|ns| Some(Duration(ns))));
         assert_eq!(h.link_bytes(p, rx), 150);
         h.close(y, ry);
         assert_eq!(h.open(Addr(4)), ry, "the row is used again");

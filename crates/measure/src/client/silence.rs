@@ -10,13 +10,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use algo::Rng;
-use serde::Serialize;
+use flow::diagnose::pauses::{Step, median};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::control::{Control, locked};
 use super::prober::{LOOK, take_answer};
 use super::{Failure, Options};
 use crate::clock::Clock;
-use crate::idle_gaps::{Sample, Step, Sweep, median};
+use crate::idle_gaps::{Sample, Sweep};
 use crate::metered::device_towards;
 use crate::seen::Record;
 use crate::socket::stamped;
@@ -51,9 +53,24 @@ pub struct Silences {
     /// Pauses that other programs' packets never allowed.
     pub discarded: usize,
     /// From which pause on the next packet takes longer.
+    #[serde(serialize_with = "steps_as_json")]
     pub steps: Vec<Step>,
     /// All pauses.
     pub samples: Vec<Sample>,
+}
+
+fn steps_as_json<S: Serializer>(steps: &[Step], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(steps.iter().map(|step| {
+        json!({
+            "from_s": step.from_s,
+            "until_s": step.until_s,
+            "extra_ms": step.extra_ms,
+            "low_ms": step.low_ms,
+            "high_ms": step.high_ms,
+            "samples": step.samples,
+            "cycle": step.cycle,
+        })
+    }))
 }
 
 /// A session, and the socket of its probes.
