@@ -23,7 +23,9 @@ ALIKE = 1.5
 def ping_flows(run: RunTables) -> list[Row]:
     """The flows of echo requests with replies, those with the most first."""
     flows = [row for row in run.flows.to_pylist() if row.get("rtt_method") == "echo"]
-    return sorted(flows, key=lambda flow: -(flow["rtt_ms_count"] or flow.get("answer_ms_count")))
+    return sorted(
+        flows, key=lambda flow: -(flow["rtt_ms_count"] or flow.get("answer_ms_count") or 0)
+    )
 
 
 def ping_texts(run: RunTables) -> list[str]:
@@ -41,7 +43,7 @@ def ping_text(run: RunTables, flow: Row) -> str:
     ends = ("a", "b") if flow["id"] % 2 == 0 else ("b", "a")
     source, target = (endpoint_text(connection[f"{end}_addr"], None) for end in ends)
     lost = flow["loss_rate"] or 0.0
-    replies = flow["rtt_ms_count"] or flow.get("answer_ms_count")
+    replies = flow["rtt_ms_count"] or flow.get("answer_ms_count") or 0
     counted = f"{plural(replies, 'reply', 'replies')}, " + (
         f"{share_text(lost)} of the requests without one" if lost else "none missing"
     )
