@@ -1,10 +1,11 @@
-"""Client, home router, provider's router and server in a row, with a slow link between two of them."""
+"""Client, home router, provider's router and server in a row, with a slow link between two of them, or a shaper at the home router."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from pathlib import Path
+from socket import IPPROTO_UDP
 from typing import Any
 
 from path import TOKEN, Link, printed_pin
@@ -31,9 +32,9 @@ DELAY_MS = (1.0, 6.0, 4.0)
 
 
 class Series(Testbed):
-    """`slow`: the number of the slow pair, 0 next to the client; `six`: over IPv6."""
+    """`slow`: the number of the slow pair, 0 next to the client, or none; `six`: over IPv6."""
 
-    def __init__(self, folder: Path, slow: int, six: bool = False) -> None:
+    def __init__(self, folder: Path, slow: int | None, six: bool = False) -> None:
         sysctls = {
             "net.ipv6.conf.default.disable_ipv6": "0" if six else "1",
             "net.ipv6.conf.default.accept_ra": "0",
@@ -46,6 +47,8 @@ class Series(Testbed):
         """The routers, as the client sees them."""
         self.server = self.addresses[-1][1]
         self.program = found("unbloat-measure") or ""
+        self.devices: dict[tuple[str, str], str] = {}
+        """Of each node, towards each neighbour."""
 
     def build(self) -> None:
         """Addresses, routes, the emulator's clock."""
@@ -68,6 +71,7 @@ queue = {{ kind = "droptail", limit = "{link.queue_kb} KB" }}
             pair, farther = min(device.node, device.peer), int(device.node > device.peer)
             own, peer = self.addresses[pair][farther], self.addresses[pair][1 - farther]
             node, bits = NODES[device.node], 128 if self.six else 32
+            self.devices[node, NODES[device.peer]] = device.name
             self.address(node, device.name, f"{own}/{bits}")
             self.ip(node, f"route add {peer}/{bits} dev {device.name} src {own}")
             # What is beyond that neighbour: the other pairs, and of them each address.
@@ -79,6 +83,22 @@ queue = {{ kind = "droptail", limit = "{link.queue_kb} KB" }}
             if self.six:
                 self.sysctl(router, "net.ipv6.conf.all.forwarding", "1")
         self.go()
+
+    def shape_uploads(self, prefers_udp: bool) -> None:
+        """8 Mbit/s at the home router, with 200 packets of queue; UDP passes that queue, or does not."""
+        device = ("dev", self.devices["home", "provider"])
+        rates = ("htb", "rate", "4mbit", "ceil", "8mbit", "burst", "3000", "cburst", "3000")
+        for words in (
+            ("qdisc", "add", *device, "root", "handle", "1:", "htb", "default", "20"),
+            ("class", "add", *device, "parent", "1:", "classid", "1:1", *rates[:2], "8mbit"),
+            ("class", "add", *device, "parent", "1:1", "classid", "1:10", *rates, "prio", "0"),
+            ("class", "add", *device, "parent", "1:1", "classid", "1:20", *rates, "prio", "1"),
+            ("qdisc", "add", *device, "parent", "1:20", "pfifo", "limit", "200"),
+        ):
+            self.ask("home", "tc", *words)
+        if prefers_udp:
+            udp = ("u32", "match", "ip", "protocol", str(IPPROTO_UDP), "0xff", "flowid", "1:10")
+            self.ask("home", "tc", "filter", "add", *device, "parent", "1:", "protocol", "ip", *udp)
 
     def serve(self) -> subprocess.Popen[str]:
         """A server that listens."""

@@ -1,5 +1,6 @@
 //! The client: connects, leads the phases, and evaluates what it saw.
 
+mod connector;
 mod control;
 mod hop_prober;
 mod loads;

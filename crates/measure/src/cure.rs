@@ -183,6 +183,7 @@ mod tests {
             delay_down: Some(delay.clone()),
             delay_up: Some(delay),
             delay_rtt: None,
+            handshakes: None,
             place: None,
             place_why: None,
             streams: vec![Stream::new(direction, info, None)],

@@ -24,4 +24,5 @@ pub mod server;
 pub mod socket;
 pub mod surroundings;
 pub mod tls;
+pub mod treatment;
 pub mod wire;

@@ -14,6 +14,7 @@ use crate::hops::{Hop, Place, hops, place};
 use crate::losses::{Fate, fates};
 use crate::samples::Samples;
 use crate::seen::{Kind, Load, Phase, Recorded, Seen, Stream};
+use crate::treatment::{Treatment, treatment};
 use crate::wire::data::Direction;
 
 /// The result of a test.
@@ -68,6 +69,8 @@ pub struct PhaseOutcome {
     pub delay_up: Option<Delay>,
     /// Added delay of the round trip.
     pub delay_rtt: Option<Delay>,
+    /// TCP handshakes beside the probes.
+    pub handshakes: Option<Treatment>,
     /// Where the queue of a phase of one direction stands.
     pub place: Option<Place>,
     /// Why that is not known.
@@ -332,10 +335,25 @@ impl Evaluated<'_> {
             delay_down: down.as_ref().map(Delay::from),
             delay_up: up.as_ref().map(Delay::from),
             delay_rtt: rtt.as_ref().map(Delay::from),
+            handshakes: self.handshakes(from, until),
             place: place.clone().and_then(Result::ok),
             place_why: place.and_then(Result::err).map(|why| why.to_string()),
             streams: load.streams.clone(),
         })
+    }
+
+    /// TCP handshakes beside the probes within some time.
+    fn handshakes(&self, from: i64, until: i64) -> Option<Treatment> {
+        let all = &self.seen.handshakes;
+        let least = all.iter().filter_map(|h| h.rtt_ms).reduce(f64::min);
+        let within: Vec<_> =
+            all.iter().filter(|h| (from..until).contains(&h.t1)).copied().collect();
+        let answered = self.seen.records.iter().filter(|record| !record.late);
+        let probes: Vec<(i64, f64)> = answered
+            .filter_map(|record| record.answer)
+            .map(|(times, _)| (times.t1, self.clocks.queue(&times).rtt_ms))
+            .collect();
+        treatment(&within, least, &probes)
     }
 }
 
@@ -343,6 +361,7 @@ impl Evaluated<'_> {
 mod tests {
     use super::*;
     use crate::seen::{Opened, Record, Step};
+    use crate::treatment::Handshake;
     use crate::wire::message::{Info, StreamInfo};
 
     const S: i64 = 1_000_000_000;
@@ -378,6 +397,12 @@ mod tests {
         Seen {
             records,
             hops: Vec::new(),
+            handshakes: (0..150)
+                .map(|n| {
+                    let queue_ms = if (30..130).contains(&n) { 245.0 } else { 0.0 };
+                    Handshake { t1: 50 * S + n * S / 10, rtt_ms: Some(21.0 + queue_ms) }
+                })
+                .collect(),
             steps: vec![
                 step(Kind::Idle(When::Before), 50, 53),
                 step(Kind::Load(load), 53, 63),
@@ -435,6 +460,10 @@ mod tests {
             assert!((up.loss - 0.025).abs() < 0.005 && down.loss == 0.0);
             assert!((phase.goodput_up_bps.unwrap() / 10e6 - 1.0).abs() < 0.01);
             assert_eq!(phase.goodput_down_bps, None);
+            let handshakes = phase.handshakes.unwrap();
+            // Of those, sixty began within the six seconds that were measured.
+            assert_eq!((handshakes.handshakes, handshakes.added_p50_ms), (60, Some(245.0)));
+            assert!(!handshakes.differs && handshakes.later_ms.unwrap().abs() < 5.0);
             assert!((phase.from_unix_s - 1_700_000_007.0).abs() < 1e-3);
         }
     }

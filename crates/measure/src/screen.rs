@@ -226,6 +226,14 @@ fn lines_of(phase: &PhaseOutcome, hops: &[Hop], text: &mut String) {
     if down > 0.0 || up > 0.0 {
         let _ = writeln!(text, "{name}: lost probes ↓ {} ↑ {}.", percent(down), percent(up));
     }
+    if let Some(later) = phase.handshakes.filter(|h| h.differs).and_then(|h| h.later_ms) {
+        let (by, way) = (ms(later.abs()), if later > 0.0 { "longer" } else { "shorter" });
+        let _ = writeln!(
+            text,
+            "{name}: TCP handshakes take {by} ms {way} than the probes, which are UDP: the network"
+        );
+        let _ = writeln!(text, "  treats them differently, and the grade is that of the probes.");
+    }
     if !phase.steady {
         let _ = writeln!(text, "{name}: goodput was not steady yet when measuring began.");
     }

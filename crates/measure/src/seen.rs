@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::delay::{Times, When};
 use crate::hops::HopProbe;
+use crate::treatment::Handshake;
 use crate::wire::data::Direction;
 use crate::wire::message::{Info, StreamInfo};
 
@@ -167,6 +168,8 @@ pub struct Seen {
     pub records: Vec<Record>,
     /// Every probe that expires on the way.
     pub hops: Vec<HopProbe>,
+    /// TCP handshakes beside them, in the order of time.
+    pub handshakes: Vec<Handshake>,
     /// Every step.
     pub steps: Vec<Step>,
     /// Bytes that the client had received, by its clock.

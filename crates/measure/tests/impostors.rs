@@ -69,7 +69,7 @@ fn options(host: SocketAddr, pin: Option<Pin>) -> Options {
 }
 
 fn failure(host: SocketAddr, pin: Option<Pin>) -> Failure {
-    client::measure(&options(host, pin), Clock::default(), &mut |_| {}).unwrap_err()
+    client::measure(&options(host, pin), Clock::default(), None, &mut |_| {}).unwrap_err()
 }
 
 /// A host between: it ends TLS with a key of its own, and passes on what it reads; its address, its pin, and how many bytes of

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use algo::Rng;
 
+use super::connector::Connector;
 use super::control::{Control, locked};
 use super::loads::Loads;
 use super::prober::Prober;
@@ -97,6 +98,7 @@ pub fn measure(
     let timing = if options.quick { &QUICK } else { &THOROUGH };
     let per_s = timing.per_s.min(f64::from(control.limits.pps)).max(1.0);
     let prober = Prober::begin(&control, per_s, clock, Rng::new(seed, "gaps")).map_err(here)?;
+    let connector = Connector::begin(&control, clock, seed);
     let real = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let unix = (clock.now(), real.map_or(0, |t| t.as_nanos() as i64));
     let mut run = Run {
@@ -121,6 +123,7 @@ pub fn measure(
     if seen.ended.is_none() {
         wait_for_answers(&prober, &control);
     }
+    let handshakes = connector.end();
     let hops = prober.hop_probes();
     let records = prober.end();
     let capture = recording.map(Recording::end);
@@ -132,7 +135,8 @@ pub fn measure(
         )));
     }
     let of_server = std::mem::take(&mut *locked(&control.from_server.infos));
-    let seen = Seen { records, hops, of_server, opened: loads.opened(), capture, ..seen };
+    let seen =
+        Seen { records, hops, handshakes, of_server, opened: loads.opened(), capture, ..seen };
     Ok(Outcome::of(seen, &mut rng))
 }
 
