@@ -14,12 +14,15 @@ import json
 import statistics
 import tempfile
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from path import Link, MeasuredPath, Queue, near, p95
 from requirements import SHARED
 from series import Series
+
+from unbloat.front.lab import commit
 
 Case = dict[str, Any]
 HEAD = """# Accuracy of unbloat measure
@@ -250,7 +253,11 @@ def page(cases: list[Case]) -> str:
     text = HEAD + "\n".join(delays) + "\n"
     text += PLACES + "\n".join(places) + "\n" if places else ""
     pauses = [pause_row(group) for (path, _), group in groups.items() if path in RADIOS]
-    return text + (PAUSES + "\n".join(pauses) + "\n" if pauses else "")
+    text += PAUSES + "\n".join(pauses) + "\n" if pauses else ""
+    origins = sorted({case["origin"] for case in cases if "origin" in case})
+    older = len({(case["path"], case["run"]) for case in cases if "origin" not in case})
+    text += f"\nRuns of {'; '.join(origins)}.\n" if origins else ""
+    return text + (f"{older} older runs have no commit in the store.\n" if older else "")
 
 
 def main() -> None:
@@ -273,9 +280,11 @@ def main() -> None:
         for name in names
         if given.only in name and (name, run) not in done
     ]
+    # Of what was imported: a later change of the tree is not what runs.
+    origin = f"{commit()}, {date.today().isoformat()}"
     for name, run in missing[: given.at_most]:
         way = placed if name in SLOW else swept if name in RADIOS else measured
-        new = list(way(name, run))
+        new = [case | {"origin": origin} for case in way(name, run)]
         cases += new
         with given.store.open("a") as store:
             store.writelines(f"{json.dumps(case)}\n" for case in new)
