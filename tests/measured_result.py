@@ -115,6 +115,13 @@ def phase(name: str, grade: str) -> dict[str, Any]:
         f"delay_{direction}": delay(ms, loss),
         f"delay_{quiet}": delay(0.0),
         "delay_rtt": delay(ms, loss),
+        "handshakes": {
+            "handshakes": 30,
+            "lost": 0,
+            "added_p50_ms": ms + 40.0,
+            "later_ms": 40.0,
+            "differs": name == "up",
+        },
         "place": {"after": 1, "before": 2, "share": 0.95, "device": "the home router's uplink"}
         if name == "up"
         else None,

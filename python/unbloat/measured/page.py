@@ -128,6 +128,15 @@ def lines(phase: Row) -> Iterator[str]:
     if phase["grade"]["why"] is not None:
         yield f"{name_of(phase)}: no grade: {phase['grade']['why']}."
     yield f"{name_of(phase)}: {phase['usability']}."
+    # Results of an older program have no handshakes.
+    beside = phase.get("handshakes") or {"differs": False}
+    if beside["differs"]:
+        later_ms = beside["later_ms"]
+        way = "longer" if later_ms > 0 else "shorter"
+        yield (
+            f"{name_of(phase)}: TCP handshakes take {abs(later_ms):.0f} ms {way} than the probes, which are UDP: "
+            "the network treats them differently, and the grade is that of the probes."
+        )
     if not phase["steady"]:
         yield f"{name_of(phase)}: goodput was not steady yet when measuring began."
 
