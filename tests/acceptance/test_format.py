@@ -6,11 +6,13 @@ import re
 from itertools import product
 from pathlib import Path
 
+import measured_result
 import pyarrow as pa
 import pytest
 from reading import ROOT
 
 import unbloat
+from unbloat.measured.run import run_of
 
 PAGE = (ROOT / "docs/format.md").read_text()
 SAMPLE = ROOT / "samples/slow-reader.pcapng.zst"
@@ -27,11 +29,15 @@ ARROW = {
 }
 
 
-def section(name: str, simulated: bool = False) -> str:
-    """What the page says of a table; of captured runs only, unless simulated ones are asked for."""
+# What a measurement adds to a table.
+MEASURED = re.compile(r"^A measurement adds .*?(?=^$|\Z)", re.M | re.S)
+
+
+def section(name: str, simulated: bool = False, measured: bool = False) -> str:
+    """What the page says of a table; of captured runs only, unless simulated or measured ones are asked for."""
     found = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
     assert found, name
-    text = found[1]
+    text = found[1] if measured else MEASURED.sub("", found[1])
     if simulated:
         return text
     text = re.sub(r"^A simulated run .*", "", text, flags=re.M | re.S)
@@ -59,9 +65,9 @@ def names(cell: str) -> list[str]:
     return [name for word in re.findall(r"`([^`]+)`", cell) for name in spread(word)]
 
 
-def documented(table: str, simulated: bool = False) -> dict[str, list[str]]:
+def documented(table: str, simulated: bool = False, measured: bool = False) -> dict[str, list[str]]:
     """Columns of a table with the types that the page gives them."""
-    text = section(table, simulated)
+    text = section(table, simulated, measured)
     if table in ("connections", "flows"):
         return {name: types for columns, types in rows(text) for name in columns}
     kinds = "|".join(ARROW)
@@ -89,6 +95,13 @@ def test_every_column_is_documented_and_every_documented_column_exists(
     of_run = getattr(run, table)
     real: pa.Table = of_run() if callable(of_run) else of_run
     assert list(documented(table)) == real.column_names
+
+
+def test_every_column_that_a_measurement_adds_is_documented() -> None:
+    real = run_of(measured_result.result()).probes
+    printed = documented("probes", simulated=True, measured=True)
+    assert sorted(printed) == sorted(real.column_names)
+    assert len(printed) > len(documented("probes", simulated=True)), "it adds some"
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,8 @@ def measured(
 ) -> tuple[dict[str, Any], unbloat.Run, str]:
     """The result, the run of its capture, and what was written on standard error."""
     capture = folder / "test.pcapng"
-    argv = ("measure", ADDRESSES["server"], "--token", TOKEN, "--json", "--capture", str(capture))
+    secrets = ("--token", TOKEN, "--pin", made.pin)
+    argv = ("measure", ADDRESSES["server"], *secrets, "--json", "--capture", str(capture))
     client = made.start("client", sys.executable, "-m", "unbloat", *argv, *words)
     out, errors = client.communicate(timeout=100)
     assert client.returncode in (0, 5), errors
