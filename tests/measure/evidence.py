@@ -162,7 +162,7 @@ def placed(name: str, number: int) -> Iterator[Case]:
     slow = SLOW.index(name)
     with tempfile.TemporaryDirectory() as folder, Series(Path(folder), slow) as made:
         made.serve()
-        result = made.measure("--phases", "down,up")
+        _, result = made.measure("--phases", "down,up")
     for phase in result["phases"]:
         yield {
             "path": name,

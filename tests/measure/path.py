@@ -135,7 +135,46 @@ def read_log(path: Path, link: Link) -> Queue:
     return queue
 
 
-class MeasuredPath(Testbed):
+class Measured(Testbed):
+    """A testbed whose namespaces `client` and `server` have both ends of a measurement."""
+
+    def __init__(
+        self, folder: Path, *names: str, server: str, sysctls: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(folder, *names, sysctls=sysctls)
+        self.server = server
+        """Its address."""
+        # Of no server, until one runs.
+        self.pin = "0" * 20
+        self.program = found("unbloat-measure") or ""
+
+    def serve(self, other: str | None = None) -> subprocess.Popen[str]:
+        """A server that listens, ours or `other`; its token is TOKEN."""
+        file = self.folder / "token"
+        file.write_text(f"{TOKEN}\n")
+        ours = (self.program, "serve", "--token-file", str(file))
+        server = self.start("server", *((other, TOKEN) if other else ours))
+        self.pin = printed_pin(server)
+        return server
+
+    @property
+    def target(self) -> tuple[str, ...]:
+        """The words by which a client finds and trusts the server."""
+        return (self.server, "--token", TOKEN, "--pin", self.pin)
+
+    def client(self, *words: str) -> subprocess.Popen[str]:
+        """A client that runs."""
+        return self.start("client", self.program, *self.target, "--json", *words)
+
+    def measure(self, *words: str, timeout_s: float = TIMEOUT_S) -> tuple[int, dict[str, Any]]:
+        """Exit code and result of a client."""
+        client = self.client(*words)
+        out, errors = client.communicate(timeout=timeout_s)
+        assert out, errors
+        return client.returncode, json.loads(out)
+
+
+class MeasuredPath(Measured):
     """Client and server with a link each way."""
 
     def __init__(
@@ -147,13 +186,11 @@ class MeasuredPath(Testbed):
         options: tuple[str, ...] = (),
         duration_s: int = 100,
     ) -> None:
-        super().__init__(folder, *ADDRESSES, sysctls={"net.ipv6.conf.default.disable_ipv6": "1"})
+        sysctls = {"net.ipv6.conf.default.disable_ipv6": "1"}
+        super().__init__(folder, *ADDRESSES, server=ADDRESSES["server"], sysctls=sysctls)
         self.links = {"up": up, "down": down}
         self.more, self.options, self.duration_s = more, options, duration_s
         self.zero_unix_s = 0.0
-        # Of no server, until one runs.
-        self.pin = "0" * 20
-        self.program = found("unbloat-measure") or ""
 
     def build(self) -> None:
         """Addresses, routes, the emulator's clock."""
@@ -167,27 +204,6 @@ class MeasuredPath(Testbed):
             self.ip(node, f"route add {other}/32 dev {device.name} src {own}")
         zero = self.go()
         self.zero_unix_s = time.time() - (time.monotonic() - zero / 1e9)
-
-    def serve(self, other: str | None = None) -> subprocess.Popen[str]:
-        """A server that listens, ours or `other`; its token is TOKEN."""
-        file = self.folder / "token"
-        file.write_text(f"{TOKEN}\n")
-        ours = (self.program, "serve", "--token-file", str(file))
-        server = self.start("server", *((other, TOKEN) if other else ours))
-        self.pin = printed_pin(server)
-        return server
-
-    def client(self, *words: str) -> subprocess.Popen[str]:
-        """A client that runs."""
-        target = (ADDRESSES["server"], "--token", TOKEN, "--pin", self.pin, "--json")
-        return self.start("client", self.program, *target, *words)
-
-    def measure(self, *words: str, timeout_s: float = TIMEOUT_S) -> tuple[int, dict[str, Any]]:
-        """Exit code and result of a client."""
-        client = self.client(*words)
-        out, errors = client.communicate(timeout=timeout_s)
-        assert out, errors
-        return client.returncode, json.loads(out)
 
     def queues(self) -> dict[str, Queue]:
         """Ends the emulation: what its queues did."""

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 from socket import IPPROTO_UDP
-from typing import Any
 
-from path import TOKEN, Link, printed_pin
-
-from unbloat.lab.requirements import found
-from unbloat.lab.testbed import TIMEOUT_S, Testbed
+from path import Link, Measured
 
 NODES = ("client", "home", "provider", "server")
 # Of each pair of neighbours the nearer one's address, then the farther one's.
@@ -31,7 +25,7 @@ SLOW_UP, SLOW_DOWN, WIDE = Link(8, 200), Link(20, 500), Link(100, 1000)
 DELAY_MS = (1.0, 6.0, 4.0)
 
 
-class Series(Testbed):
+class Series(Measured):
     """`slow`: the number of the slow pair, 0 next to the client, or none; `six`: over IPv6."""
 
     def __init__(self, folder: Path, slow: int | None, six: bool = False) -> None:
@@ -40,13 +34,11 @@ class Series(Testbed):
             "net.ipv6.conf.default.accept_ra": "0",
             "net.ipv4.conf.default.rp_filter": "0",
         }
-        super().__init__(folder, *NODES, sysctls=sysctls)
         self.slow, self.six = slow, six
         self.addresses = ADDRESSES6 if six else ADDRESSES
+        super().__init__(folder, *NODES, server=self.addresses[-1][1], sysctls=sysctls)
         self.hops = [pair[1] for pair in self.addresses[:-1]]
         """The routers, as the client sees them."""
-        self.server = self.addresses[-1][1]
-        self.program = found("unbloat-measure") or ""
         self.devices: dict[tuple[str, str], str] = {}
         """Of each node, towards each neighbour."""
 
@@ -99,20 +91,3 @@ queue = {{ kind = "droptail", limit = "{link.queue_kb} KB" }}
         if prefers_udp:
             udp = ("u32", "match", "ip", "protocol", str(IPPROTO_UDP), "0xff", "flowid", "1:10")
             self.ask("home", "tc", "filter", "add", *device, "parent", "1:", "protocol", "ip", *udp)
-
-    def serve(self) -> subprocess.Popen[str]:
-        """A server that listens."""
-        file = self.folder / "token"
-        file.write_text(f"{TOKEN}\n")
-        server = self.start("server", self.program, "serve", "--token-file", str(file))
-        self.pin = printed_pin(server)
-        return server
-
-    def measure(self, *words: str) -> dict[str, Any]:
-        """Result of a client."""
-        secrets = ("--token", TOKEN, "--pin", self.pin)
-        client = self.start("client", self.program, self.server, *secrets, "--json", *words)
-        out, errors = client.communicate(timeout=TIMEOUT_S)
-        assert out, errors
-        result: dict[str, Any] = json.loads(out)
-        return result

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from path import ADDRESSES, TOKEN, Link, MeasuredPath, near, p95
+from path import Link, MeasuredPath, near, p95
 from requirements import require
 
 import unbloat
@@ -30,8 +30,7 @@ def measured(
 ) -> tuple[dict[str, Any], unbloat.Run, str]:
     """The result, the run of its capture, and what was written on standard error."""
     capture = folder / "test.pcapng"
-    secrets = ("--token", TOKEN, "--pin", made.pin)
-    argv = ("measure", ADDRESSES["server"], *secrets, "--json", "--capture", str(capture))
+    argv = ("measure", *made.target, "--json", "--capture", str(capture))
     client = made.start("client", sys.executable, "-m", "unbloat", *argv, *words)
     out, errors = client.communicate(timeout=100)
     assert client.returncode in (0, 5), errors
@@ -111,7 +110,7 @@ def test_without_the_right_nothing_is_measured(tmp_path: Path) -> None:
         made.serve()
         bare = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
         file = str(tmp_path / "test.pcapng")
-        argv = (made.program, ADDRESSES["server"], "--token", TOKEN, "--capture", file)
+        argv = (made.program, *made.target, "--capture", file)
         client = made.start("client", *bare, *argv)
         _, errors = client.communicate(timeout=30)
     assert client.returncode == 1

@@ -33,7 +33,7 @@ def test_the_link_in_front_of_which_the_queue_stands_is_named(
 ) -> None:
     with Series(tmp_path, slow, six) as made:
         made.serve()
-        result = made.measure("--quick", "--phases", "down,up")
+        _, result = made.measure("--quick", "--phases", "down,up")
     assert [hop["address"] for hop in result["hops"]] == made.hops
     assert [hop["hop"] for hop in result["hops"]] == [1, 2]
     assert all(

@@ -22,7 +22,8 @@ def test_a_network_that_prefers_udp_is_found_and_one_queue_for_all_is_not(
     with Series(tmp_path, None) as made:
         made.shape_uploads(prefers_udp)
         made.serve()
-        phase = made.measure("--quick", "--phases", "up")["phases"][0]
+        _, result = made.measure("--quick", "--phases", "up")
+    (phase,) = result["phases"]
     found = phase["handshakes"]
     assert found["handshakes"] >= 8, found
     # Wherever the queue of the load stands, handshakes wait in it.

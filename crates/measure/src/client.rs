@@ -13,6 +13,8 @@ mod silence;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use algo::Rng;
+
 pub use progress::Progress;
 pub use recorder::{NoCapture, Recorder};
 pub use run::measure;
@@ -23,6 +25,14 @@ use crate::tls::Pin;
 
 /// Until an address answers.
 const CONNECT: Duration = Duration::from_secs(3);
+
+/// How much gaps differ, on either side.
+const JITTER: f64 = 0.2;
+
+/// A gap of about this length, so that what is sent keeps no step with timers of 1, 10 or 40 ms.
+fn jittered(gap: Duration, rng: &mut Rng) -> Duration {
+    gap.mul_f64(1.0 - JITTER + 2.0 * JITTER * rng.uniform())
+}
 
 /// What is measured, and how.
 #[derive(Clone, Debug)]

@@ -64,11 +64,6 @@ const MIN_RISE_MS: f64 = 15.0;
 /// measured meanwhile is less than what stays. The queue that CUBIC keeps swings by less (its β is 0.7: between 0.85 and
 /// 1.2 of its mean where the buffer is as large as the path).
 pub fn is_rising(delays_ms: &[f64]) -> bool {
-    let median = |part: &[f64]| {
-        let mut sorted = part.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        quantile(&sorted, 0.5)
-    };
     let (n, third, tenth) = (delays_ms.len(), delays_ms.len() / 3, delays_ms.len() / 10);
     if tenth == 0 {
         return false;
@@ -109,9 +104,16 @@ impl Verdict {
 }
 
 /// The value of which `share` of the sorted values are no larger.
-pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
+fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+/// The median of some values, one at least.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    quantile(&sorted, 0.5)
 }
 
 impl Figures {

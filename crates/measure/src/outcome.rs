@@ -250,6 +250,7 @@ impl Outcome {
                         clocks,
                         up: &up,
                         fates: &fates,
+                        answered: &answered,
                         path_changed,
                         hops: &hops,
                     };
@@ -282,6 +283,7 @@ struct Evaluated<'a> {
     clocks: Clocks,
     up: &'a [(i64, u64)],
     fates: &'a [Fate],
+    answered: &'a [(Times, When)],
     path_changed: bool,
     hops: &'a [Hop],
 }
@@ -348,10 +350,10 @@ impl Evaluated<'_> {
         let least = all.iter().filter_map(|h| h.rtt_ms).reduce(f64::min);
         let within: Vec<_> =
             all.iter().filter(|h| (from..until).contains(&h.t1)).copied().collect();
-        let answered = self.seen.records.iter().filter(|record| !record.late);
-        let probes: Vec<(i64, f64)> = answered
-            .filter_map(|record| record.answer)
-            .map(|(times, _)| (times.t1, self.clocks.queue(&times).rtt_ms))
+        let probes: Vec<(i64, f64)> = self
+            .answered
+            .iter()
+            .map(|(times, _)| (times.t1, self.clocks.queue(times).rtt_ms))
             .collect();
         treatment(&within, least, &probes)
     }

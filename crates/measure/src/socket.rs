@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::socket::sockopt::{Linger, ReceiveTimestampns, TcpCongestion};
 use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, SockaddrStorage, getsockopt, recvmsg, setsockopt,
+    ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, getsockopt, recvmsg, setsockopt,
 };
 use nix::sys::time::TimeSpec;
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
@@ -68,6 +68,14 @@ pub struct Received {
     pub stamp: Option<Duration>,
 }
 
+/// When the kernel received a message, on CLOCK_REALTIME, at a socket that has these times.
+pub fn stamp<S>(message: &RecvMsg<'_, '_, S>) -> nix::Result<Option<Duration>> {
+    Ok(message.cmsgs()?.find_map(|c| match c {
+        ControlMessageOwned::ScmTimestampns(at) => Some(Duration::from(at)),
+        _ => None,
+    }))
+}
+
 /// Receives one datagram; an error where none comes in the socket's time.
 pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Received> {
     let mut control = nix::cmsg_space!(TimeSpec);
@@ -78,10 +86,7 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Received> {
         Some(&mut control),
         MsgFlags::empty(),
     )?;
-    let stamp = message.cmsgs()?.find_map(|c| match c {
-        ControlMessageOwned::ScmTimestampns(at) => Some(Duration::from(at)),
-        _ => None,
-    });
+    let stamp = stamp(&message)?;
     let from = message.address.and_then(|a| match (a.as_sockaddr_in(), a.as_sockaddr_in6()) {
         (Some(v4), _) => Some(SocketAddr::V4((*v4).into())),
         (None, Some(v6)) => Some(SocketAddr::V6((*v6).into())),

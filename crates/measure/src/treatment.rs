@@ -12,7 +12,7 @@
 
 use serde::Serialize;
 
-use crate::figures::quantile;
+use crate::figures::median;
 
 /// A handshake that began.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,13 +63,10 @@ pub fn treatment(
     let took: Vec<(i64, f64)> = handshakes.iter().filter_map(added).collect();
     let pairs: Vec<(f64, f64)> =
         took.iter().filter_map(|(t1, ms)| Some((*ms, near(probes, *t1)?))).collect();
-    let median = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        (!values.is_empty()).then(|| quantile(&values, 0.5))
-    };
-    let later_ms = median(pairs.iter().map(|(own, theirs)| own - theirs).collect());
+    let middle = |values: Vec<f64>| (!values.is_empty()).then(|| median(&values));
+    let later_ms = middle(pairs.iter().map(|(own, theirs)| own - theirs).collect());
     let larger =
-        median(pairs.iter().map(|(own, theirs)| own.max(*theirs)).collect()).unwrap_or(0.0);
+        middle(pairs.iter().map(|(own, theirs)| own.max(*theirs)).collect()).unwrap_or(0.0);
     let differs = later_ms.is_some_and(|later| {
         let same = pairs.iter().filter(|(own, theirs)| (own - theirs) * later > 0.0).count();
         pairs.len() >= MIN_PAIRS
@@ -79,7 +76,7 @@ pub fn treatment(
     Some(Treatment {
         handshakes: handshakes.len(),
         lost: handshakes.iter().filter(|h| h.rtt_ms.is_none()).count(),
-        added_p50_ms: median(took.iter().map(|(_, ms)| *ms).collect()),
+        added_p50_ms: middle(took.iter().map(|(_, ms)| *ms).collect()),
         later_ms,
         differs,
     })

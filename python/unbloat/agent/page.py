@@ -9,14 +9,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-
 from unbloat.agent.before_after import WAYS, Measured, now_text, rows
 from unbloat.agent.client import Answer
 from unbloat.agent.flows import ARROWS, flow_key, flow_name
 from unbloat.charts.agent_run import charts
-from unbloat.report.encode import codes, encode, floats, seconds, steps
-from unbloat.report.series import encoded_curve
+from unbloat.report.series import encoded_curve, encoded_spans
 from unbloat.report.write import ReportInfo, Store, render, save
 from unbloat.text.format import seconds_text
 from unbloat.version import __version__
@@ -169,10 +166,4 @@ def spans(measured: Measured, store: Store) -> None:
     """The time under the cure."""
     moment, settled, end = measured.moment_s, measured.settled_s, measured.end_s
     rows = [(moment, "settling", settled - moment), (settled, "cure", end - settled)]
-    columns = {
-        "t_s": seconds(pa.array([row[0] for row in rows], pa.float64())),
-        "kind": codes(pa.array([row[1] for row in rows]), EVENT_KINDS),
-        "value": floats(pa.array([row[2] for row in rows], pa.float64())),
-        "seq": steps(pa.array([0 for _ in rows], pa.int64())),
-    }
-    store.put("path-events", encode(columns, len(rows)), 1)
+    store.put("path-events", encoded_spans(rows, EVENT_KINDS), 1)

@@ -15,8 +15,8 @@ import pyarrow as pa
 from unbloat.charts.measured_run import CHARTS
 from unbloat.measured.history import GRADED, title
 from unbloat.measured.run import ADDED, SETTLING, with_cc
-from unbloat.report.encode import codes, encode, floats, seconds, steps
-from unbloat.report.series import encoded_curve, without_rows
+from unbloat.report.encode import encode, floats, seconds
+from unbloat.report.series import encoded_curve, encoded_spans, without_rows
 from unbloat.report.write import ReportInfo, Store, render, save
 from unbloat.run.run import Run
 from unbloat.run.tables import Row
@@ -218,10 +218,4 @@ def marked(store: Store, run: Run, result: Row, probes: list[Row]) -> None:
         (row["t_s"], f"lost_{row['lost_on']}", 0.0) for row in probes if row["lost_on"] in ADDED
     ]
     rows.sort()
-    columns = {
-        "t_s": seconds(pa.array([row[0] for row in rows], pa.float64())),
-        "kind": codes(pa.array([row[1] for row in rows], pa.string()), EVENT_KINDS),
-        "value": floats(pa.array([row[2] for row in rows], pa.float64())),
-        "seq": steps(pa.array([0 for _ in rows], pa.int64())),
-    }
-    store.put("path-events", encode(columns, len(rows)), 1)
+    store.put("path-events", encoded_spans(rows, EVENT_KINDS), 1)

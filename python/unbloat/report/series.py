@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unbloat.report.downsample import MAX_BINS
-from unbloat.report.encode import encode, floats, seconds
+from unbloat.report.encode import codes, encode, floats, seconds, steps
 from unbloat.text.format import direction_id
 
 if TYPE_CHECKING:
@@ -153,6 +153,17 @@ def probe_curves(extra: Mapping[str, pa.Table]) -> list[tuple[str, Points]]:
         (probe, (times, values, None))
         for probe, (times, values) in list(found.items())[:MAX_CURVES]
     ]
+
+
+def encoded_spans(rows: Sequence[tuple[float, str, float]], kinds: Sequence[str]) -> Encoded:
+    """Spans and moments as events: when each begins, its kind, its length; all in seconds."""
+    columns = {
+        "t_s": seconds(pa.array([row[0] for row in rows], pa.float64())),
+        "kind": codes(pa.array([row[1] for row in rows], pa.string()), list(kinds)),
+        "value": floats(pa.array([row[2] for row in rows], pa.float64())),
+        "seq": steps(pa.array([0 for _ in rows], pa.int64())),
+    }
+    return encode(columns, len(rows))
 
 
 def encoded_curve(

@@ -23,9 +23,12 @@ ALIKE = 1.5
 def ping_flows(run: RunTables) -> list[Row]:
     """The flows of echo requests with replies, those with the most first."""
     flows = [row for row in run.flows.to_pylist() if row.get("rtt_method") == "echo"]
-    return sorted(
-        flows, key=lambda flow: -(flow["rtt_ms_count"] or flow.get("answer_ms_count") or 0)
-    )
+    return sorted(flows, key=replies_of, reverse=True)
+
+
+def replies_of(flow: Row) -> int:
+    """Replies with a time, of the path or beside the host that is pinged."""
+    return flow["rtt_ms_count"] or flow.get("answer_ms_count") or 0
 
 
 def ping_texts(run: RunTables) -> list[str]:
@@ -43,8 +46,7 @@ def ping_text(run: RunTables, flow: Row) -> str:
     ends = ("a", "b") if flow["id"] % 2 == 0 else ("b", "a")
     source, target = (endpoint_text(connection[f"{end}_addr"], None) for end in ends)
     lost = flow["loss_rate"] or 0.0
-    replies = flow["rtt_ms_count"] or flow.get("answer_ms_count") or 0
-    counted = f"{plural(replies, 'reply', 'replies')}, " + (
+    counted = f"{plural(replies_of(flow), 'reply', 'replies')}, " + (
         f"{share_text(lost)} of the requests without one" if lost else "none missing"
     )
     if flow["rtt_ms_count"] is None:

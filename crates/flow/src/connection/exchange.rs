@@ -22,12 +22,12 @@ const COPY: Duration = Duration::from_millis(20);
 /// A request with a number seen this long before is a new one: ping waits ten seconds for a reply at most.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 /// No answer comes later: a queue of 30 s each way is more than any known buffer holds.
-const MAX_AGE: Duration = Duration::from_secs(60);
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(60);
 /// Requests under way that are kept for one direction of a flow; beyond, the oldest is given up. A hundred probes a second on
 /// a path of ten seconds have as many, and a search through them takes about a microsecond.
 const MAX_OPEN: usize = 1_024;
 /// Bytes of other packets while an exchange is under way, from which it is under load, as for an RTT of TCP.
-pub(crate) const LOADED: u64 = LOADED_SEGMENTS * TYPICAL_MSS as u64;
+const LOADED: u64 = LOADED_SEGMENTS * TYPICAL_MSS as u64;
 
 #[derive(Clone, Copy, Debug)]
 struct Request {
@@ -61,8 +61,32 @@ pub(crate) struct Exchanges {
     answered: Option<(u32, Instant)>,
     requests: u64,
     answers: u64,
-    times: Histogram,
+    times: Times,
+}
+
+/// What exchanges took, and of them those under load.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Times {
+    all: Histogram,
     loaded: Histogram,
+}
+
+impl Times {
+    /// An exchange, and the bytes that passed the capture while it was under way. True: it was under load.
+    pub fn record(&mut self, took: Duration, bytes: u64) -> bool {
+        let loaded = bytes >= LOADED;
+        self.all.record(took.as_nanos());
+        if loaded {
+            self.loaded.record(took.as_nanos());
+        }
+        loaded
+    }
+
+    /// The figures, with the share of requests that had no answer.
+    pub fn figures(&self, lost: Option<f64>) -> Figures {
+        const MS: f64 = 1e-6;
+        Figures { time_ms: self.all.quantiles(MS), loaded_ms: self.loaded.quantiles(MS), lost }
+    }
 }
 
 /// What the row states of them.
@@ -110,11 +134,7 @@ impl Exchanges {
             return None;
         }
         let took = at.since(request.sent);
-        self.times.record(took.as_nanos());
-        let loaded = bytes.saturating_sub(request.bytes) >= LOADED;
-        if loaded {
-            self.loaded.record(took.as_nanos());
-        }
+        let loaded = self.times.record(took, bytes.saturating_sub(request.bytes));
         Some(Exchange { sent: request.sent, took, pause: request.pause.filter(|_| !loaded) })
     }
 
@@ -126,17 +146,13 @@ impl Exchanges {
 
     /// The figures; the capture of these hosts ended at `end`.
     pub fn figures(&self, end: Instant) -> Figures {
-        const MS: f64 = 1e-6;
-        let time_ms = self.times.quantiles(MS);
-        let longest = time_ms.map_or(FORGOTTEN, |q| Duration((q.max * 1e6) as u64));
+        let figures = self.times.figures(None);
+        let longest = figures.time_ms.map_or(FORGOTTEN, |q| Duration((q.max * 1e6) as u64));
         let waits = |r: &&Request| !r.late_copy && end.since(r.sent) <= longest;
         let open = self.open.iter().filter(waits).count() as u64;
         let judged = self.requests - open;
-        Figures {
-            time_ms,
-            loaded_ms: self.loaded.quantiles(MS),
-            lost: (judged > 0).then(|| (judged - self.answers) as f64 / judged as f64),
-        }
+        let lost = (judged > 0).then(|| (judged - self.answers) as f64 / judged as f64);
+        Figures { lost, ..figures }
     }
 }
 

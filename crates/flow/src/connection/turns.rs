@@ -8,9 +8,9 @@
 //! (voice, keep-alives of both sides) differ by the spread: there an answer comes as irregularly after a request as
 //! the requests come themselves. QUIC is left out: its acknowledgements wait by a rule of their own (RFC 9000 section 13.2.1).
 
-use units::{Duration, Histogram, Instant};
+use units::Instant;
 
-use crate::connection::exchange::{Figures, LOADED};
+use crate::connection::exchange::{Figures, MAX_AGE, Times};
 
 /// Ports from which clients ask: Linux takes them from here on, others from higher ones (RFC 6335 section 6). The
 /// answering side has a port below.
@@ -23,8 +23,6 @@ const MIN_EXCHANGES: u64 = 8;
 const LOST_ONE_IN: u64 = 10;
 /// The answers' standard deviation is at most this part of the requests': of two timers it is at least as large.
 const SPREAD: f64 = 0.5;
-/// No answer comes later, as in `exchange.rs`.
-const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// Mean and variance as they come (Welford 1962).
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,8 +54,7 @@ pub(crate) struct Turns {
     requests: u64,
     intervals: Spread,
     answers: Spread,
-    times: Histogram,
-    loaded: Histogram,
+    times: Times,
 }
 
 /// Who may ask on these ports: the index of the side with a client's port.
@@ -87,25 +84,17 @@ impl Turns {
         }
         let took = at.since(sent);
         self.answers.add(took.as_secs_f64());
-        self.times.record(took.as_nanos());
-        if bytes.saturating_sub(before) >= LOADED {
-            self.loaded.record(took.as_nanos());
-        }
+        self.times.record(took, bytes.saturating_sub(before));
         true
     }
 
     /// The figures, if the flow has shown that answers follow requests.
     pub fn figures(&self) -> Option<Figures> {
-        const MS: f64 = 1e-6;
         let lost = self.requests - self.answers.count;
         let judged = self.answers.count >= MIN_EXCHANGES && lost * LOST_ONE_IN <= self.requests;
         let follow = self.answers.deviation() <= SPREAD * self.intervals.deviation();
-        (judged && follow).then(|| Figures {
-            time_ms: self.times.quantiles(MS),
-            loaded_ms: self.loaded.quantiles(MS),
-            // The last one may still be answered.
-            lost: None,
-        })
+        // The share of those without an answer is not known: the last one may still have one.
+        (judged && follow).then(|| self.times.figures(None))
     }
 }
 

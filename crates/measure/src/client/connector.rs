@@ -13,6 +13,7 @@ use std::time::Duration;
 use algo::Rng;
 
 use super::control::{Control, locked};
+use super::jittered;
 use crate::clock::Clock;
 use crate::load::LOOK;
 use crate::socket::{info, prepare};
@@ -23,8 +24,6 @@ const THREADS: u32 = 6;
 /// Between two of one thread: twelve a second in all, and seven where each takes 0.3 s. So the two measured seconds of a quick
 /// test have fifteen. The packets of each, some 240 bytes, are 12 kbit/s in either direction.
 const GAP: Duration = Duration::from_millis(500);
-/// How much gaps differ, on either side, so that handshakes keep no step with anything.
-const JITTER: f64 = 0.2;
 /// Then it is lost. Linux sends a SYN again after one second, and such a handshake counts as lost anyway.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -50,7 +49,7 @@ impl Connector {
                     if let Some(handshake) = shake_hands(server, clock) {
                         locked(&made).push(handshake);
                     }
-                    thread::sleep(GAP.mul_f64(1.0 - JITTER + 2.0 * JITTER * rng.uniform()));
+                    thread::sleep(jittered(GAP, &mut rng));
                 }
             });
         }

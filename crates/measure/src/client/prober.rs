@@ -1,6 +1,4 @@
 //! Sends probes at a steady rate from a thread of its own, and receives their answers in another.
-//!
-//! The gaps differ by up to 20 %, so that probes keep no step with timers of 1, 10 or 40 ms.
 
 use std::io;
 use std::net::UdpSocket;
@@ -13,6 +11,7 @@ use algo::Rng;
 
 use super::control::{Control, FromServer, locked};
 use super::hop_prober::Hops;
+use super::jittered;
 use crate::clock::Clock;
 use crate::delay::Times;
 use crate::expired;
@@ -22,8 +21,6 @@ use crate::socket::{receive, stamped};
 use crate::wire::keys::Key;
 use crate::wire::probe::{LENGTH, Probe};
 
-/// How much gaps differ, on either side.
-const JITTER: f64 = 0.2;
 /// A probe that left later says something about this host.
 const LATE: Duration = Duration::from_millis(5);
 /// How long the receiver waits before it looks whether it shall end.
@@ -55,7 +52,7 @@ impl Prober {
             let (socket, records, sending, key) =
                 (Arc::clone(&socket), Arc::clone(&records), Arc::clone(&sending), key.clone());
             move || {
-                let mut due = Instant::now();
+                let (mut due, gap) = (Instant::now(), Duration::from_secs_f64(1.0 / per_s));
                 let mut number = 0;
                 while sending.load(Relaxed) {
                     thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -74,9 +71,8 @@ impl Prober {
                         let _ = socket.send(&bytes);
                     }
                     number += 1;
-                    let gap = (1.0 - JITTER + 2.0 * JITTER * rng.uniform()) / per_s;
                     // After a stop of this host there is no burst to catch up.
-                    due = (due + Duration::from_secs_f64(gap)).max(Instant::now());
+                    due = (due + jittered(gap, &mut rng)).max(Instant::now());
                 }
             }
         };

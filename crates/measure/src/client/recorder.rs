@@ -15,14 +15,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use capture::write::Writer;
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimeout, ReceiveTimestampns};
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType,
-    getsockopt, recvmsg, setsockopt, socket,
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, getsockopt, recvmsg,
+    setsockopt, socket,
 };
 use nix::sys::time::{TimeSpec, TimeVal};
 use nix::{getsockopt_impl, sockopt_impl};
@@ -30,6 +30,7 @@ use units::Instant;
 
 use super::prober::LOOK;
 use crate::seen::Recorded;
+use crate::socket::stamp;
 
 /// Bytes of each packet, as `unbloat record` keeps: IPv6 and TCP with all options, or a whole probe.
 const SNAP: usize = 128;
@@ -158,10 +159,7 @@ impl Recorder {
                 Err(e) => return Err(e.into()),
             };
             let (length, from) = (message.bytes, message.address);
-            let stamp = message.cmsgs()?.find_map(|c| match c {
-                ControlMessageOwned::ScmTimestampns(at) => Some(Duration::from(at)),
-                _ => None,
-            });
+            let stamp = stamp(&message)?;
             // On a busy host the next packet is always there already.
             if stamp.is_some_and(|stamp| stamp.as_nanos() as u64 >= end_ns.load(Relaxed)) {
                 break;
