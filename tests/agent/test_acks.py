@@ -290,18 +290,23 @@ def test_both_directions_at_once_are_cured(tmp_path: Path) -> None:
                 testbed.iperf("notebook", 24, *CUBIC),
                 testbed.iperf("notebook", 22, *CUBIC, "-R"),
             )
-            rates = {"up": up.mbps(), "down": down.mbps()}
+            goodput = {"up": up.mbps(), "down": down.mbps()}
+            steady = fmean(
+                one["sum"]["bits_per_second"] / 1e6 for one in down.done()["intervals"][8:]
+            )
             ping.stop()
-        return {"p95": ping.p(0.95), **rates}
+        return {"p95": ping.p(0.95), "steady_down": steady, **goodput}
 
-    # Both queues share what the download's λ leaves; the upload's first window comes before its law. The download's lone rate is
-    # less than the link by its slow start. Beside it ACKs need their share of the uplink, one of 60 bytes for two packets or fewer,
-    # which leaves an upload 1.77 of 1.93 Mbit/s. In 47 runs the upload had a median of 1.34 and at worst 1.00. In 45 runs the
-    # download had a median of 7.26, and 9 of them less than its bound: so many that the median of three runs can be one of those.
+    # Both queues share what the download's λ leaves; the upload's first window comes before its law. Beside the download ACKs need
+    # their share of the uplink, one of 60 bytes for two packets or fewer, which leaves an upload 1.77 of 1.93 Mbit/s. The beginning
+    # of the download is judged apart: the upload's first queue ends its slow start at 31 to 51 packets, where the link needs 70, and
+    # it needs 2 to 5 s to reach the link's rate. In 39 runs p95 had a median of 112 ms, the upload one of 1.69 Mbit/s, the download
+    # one of 7.18 (6.89 to 7.37); after 8 s it had 7.3 to 7.7.
     bounds = {
-        "p95": ("<=", 1.25 * 3 * BASE_MS),
-        "down": (">=", 0.95 * 0.97 * DOWN),
-        "up": (">=", 0.55 * UP),
+        "p95": ("<=", 2.5 * BASE_MS),
+        "steady_down": (">=", 0.95 * DOWN),
+        "down": (">=", 0.88 * DOWN),
+        "up": (">=", 0.8 * UP),
     }
     judged({"both": play}, bounds, count=9)
 
