@@ -272,8 +272,6 @@ def takes(testbed: Uplink, node: str) -> None:
     assert program.stdout.readline() == "listening\n"
 
 
-# Its program is attached for all sockets of the host, so other agents would name it.
-@pytest.mark.alone
 @pytest.mark.parametrize("end", ["kill", "off"])
 def test_uploads_beside_a_download_are_paced_and_get_their_own_bound_back(
     tmp_path: Path, gate_program: str, end: str
@@ -310,11 +308,9 @@ def test_uploads_beside_a_download_are_paced_and_get_their_own_bound_back(
     assert {bound for _, bound in other} == {OWN}, "its packets do not come to the gate"
 
 
-# Its program is attached for all sockets of the host, so other agents would name it.
-@pytest.mark.alone
 @pytest.mark.parametrize("end", ["off", "killed", "both killed"])
 def test_the_daemon_s_pacing_ends_with_it(tmp_path: Path, end: str) -> None:
-    with phone(tmp_path, scenario(), "uplink.mode=gate", "uplink.pace=true") as (testbed, agent):
+    with phone(tmp_path, scenario(), "uplink.mode=gate") as (testbed, agent):
         takes(testbed, "server")
         modem = reports(testbed, tmp_path)
         agent.serve()
@@ -338,8 +334,6 @@ def test_the_daemon_s_pacing_ends_with_it(tmp_path: Path, end: str) -> None:
     assert {bound for at, bound in rows if at > ended + until_s} == {OWN}
 
 
-# As above.
-@pytest.mark.alone
 def test_an_upload_alone_and_one_without_the_option_are_not_paced(
     folders: Iterator[Path], gate_program: str
 ) -> None:

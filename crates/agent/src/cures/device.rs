@@ -36,7 +36,7 @@ pub const SECTION: Group = group! {
     hold = "true", FLAG;
     /// The gate: beside a download, connections of this host are paced at the link's rate while it is
     /// steady, so that the gate need not refuse their packets.
-    pace = "false", FLAG;
+    pace = "true", FLAG;
     /// ACK-window rewriting: RTT that is allowed, in RTTmin; weight of the old rate; at once up;
     /// payload before anything is done.
     lambda = Lambda::AGENT.text, LAMBDA;
@@ -62,9 +62,9 @@ pub(crate) const SHAPER: Group = group! {
 /// anything else (docs/agent-uplink.md).
 pub const SLACK: units::Duration = units::Duration::from_millis(150);
 
-/// The gate's law: as published, but for the slack.
+/// The gate's law: as published, but for the slack, and for connections that are paced beside a download.
 pub fn law() -> qcut_d::Config {
-    qcut_d::Config { slack: SLACK, ..qcut_d::Config::default() }
+    qcut_d::Config { slack: SLACK, pace: true, ..qcut_d::Config::default() }
 }
 
 /// A source of reports.

@@ -26,6 +26,7 @@ use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
 
 pub use self::figures::{GateFigures, PacedFigures, Telemetry};
+pub(crate) use self::pacing::NAME as PACING;
 use self::pacing::Pacing;
 use crate::cures::attach::{self, Hook, Programs};
 use crate::cures::device::Shared as Uplink;
@@ -86,7 +87,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// As published, but for the slack on links whose rate jumps.
+    /// The default law.
     pub fn new(device: impl Into<String>, sources: Vec<From>) -> Settings {
         Settings { device: device.into(), law: law(), sources, clsact: false, cgroup: None }
     }
@@ -110,6 +111,8 @@ impl Settings {
 /// The gate at work.
 pub struct Gate {
     settings: Settings,
+    /// The configuration wants this host's connections paced. The settings do not where they cannot be.
+    pace_wanted: bool,
     found: Device,
     /// None when it was left to another agent.
     config: Option<LeasedMap<GateConfig>>,
@@ -199,6 +202,7 @@ impl Cure for Gate {
         match Gate::attach_unpaced(&settings, site, journal) {
             Ok(mut gate) => {
                 (gate.pacing, gate.lines) = (pacing.ok(), lines);
+                gate.pace_wanted = true;
                 Ok(gate)
             }
             Err(e) => {
@@ -212,12 +216,14 @@ impl Cure for Gate {
         if settings.device != self.settings.device || settings.clsact != self.settings.clsact {
             return Ok(Applied::NeedsAttach);
         }
-        if settings.law.pace != self.settings.law.pace || settings.cgroup != self.settings.cgroup {
+        if settings.law.pace != self.pace_wanted || settings.cgroup != self.settings.cgroup {
             return Ok(Applied::NeedsAttach);
         }
         let elsewhere = settings.sources != self.settings.sources
             || settings.law.patience != self.settings.law.patience;
+        let pace = self.settings.law.pace;
         self.settings = settings.clone();
+        self.settings.law.pace = pace;
         self.write()?;
         if elsewhere {
             self.stop_listening();
@@ -304,6 +310,16 @@ impl Cure for Gate {
 }
 
 impl Gate {
+    /// Number of the program on sockets, where they are paced.
+    pub(crate) fn pacing_program(&self) -> Option<u32> {
+        self.pacing.as_ref().map(Pacing::program)
+    }
+
+    /// The cgroup whose sockets are paced; none: all sockets.
+    pub(crate) fn pacing_scope(&self) -> Option<&Path> {
+        self.settings.cgroup.as_deref()
+    }
+
     /// The gate's own program.
     fn attach_unpaced(settings: &Settings, site: &Site<'_>, journal: &mut Journal) -> Result<Gate> {
         // Where what was left does not fit, it begins without it.
@@ -347,6 +363,7 @@ impl Gate {
         });
         let mut gate = Gate {
             settings: settings.clone(),
+            pace_wanted: settings.law.pace,
             found,
             config: Some(config),
             granted: false,

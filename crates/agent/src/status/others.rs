@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use aya::programs::loaded_programs;
 use serde::Serialize;
 
+use crate::cures::gate::PACING;
 use crate::cures::{Attached, Result};
 use crate::kernel::{self, bpf};
 
@@ -86,6 +87,7 @@ impl Others {
         let ours: Vec<u32> = [
             cures.receive.as_ref().map(|cure| cure.program()),
             cures.congestion.as_ref().map(|cure| cure.program()),
+            cures.gate.as_ref().and_then(|cure| cure.pacing_program()),
         ]
         .into_iter()
         .flatten()
@@ -93,10 +95,12 @@ impl Others {
         if ours.is_empty() {
             return Ok(Vec::new());
         }
-        let scope = match (&cures.receive, &cures.congestion) {
-            (Some(cure), _) => cure.now().cgroup.clone(),
-            (None, Some(cure)) => cure.now().cgroup.clone(),
-            (None, None) => None,
+        // One scope for all of them.
+        let scope = match (&cures.receive, &cures.congestion, &cures.gate) {
+            (Some(cure), _, _) => cure.now().cgroup.clone(),
+            (None, Some(cure), _) => cure.now().cgroup.clone(),
+            (None, None, Some(cure)) => cure.pacing_scope().map(Path::to_path_buf),
+            (None, None, None) => None,
         };
         let root = kernel::cgroup_root()?;
         let scope = scope.unwrap_or_else(|| root.clone());
@@ -117,7 +121,10 @@ impl Others {
         let digests: Vec<u64> = ours.iter().filter_map(|id| self.digest(*id)).collect();
         // Programs of other agents keep to their own scope.
         attached.retain(|(id, _)| {
-            !ours.contains(id) && !self.digest(*id).is_some_and(|of| digests.contains(&of))
+            !ours.contains(id)
+                && !self.known.get(id).cloned().flatten().is_some_and(|(name, of)| {
+                    digests.contains(&of) || name.as_deref() == Some(PACING)
+                })
         });
         let named = |(id, cgroup): (u32, Option<PathBuf>)| {
             let name = self.known.get(&id).cloned().flatten().and_then(|(name, _)| name);

@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let device = arguments.next().ok_or("a device is needed")?;
     let mut settings = Settings::new(device, Vec::new());
+    settings.law.pace = false;
     let (mut journal, mut renewing) = (PathBuf::from("/run/unbloat-gate-try.jsonl"), true);
     for argument in arguments {
         match argument.split_once('=').unwrap_or((&argument, "")) {

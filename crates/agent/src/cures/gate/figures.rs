@@ -144,7 +144,8 @@ families! {
     DELAY = gauge("unbloat_gate_delay_seconds", "seconds",
         "How long what lies there takes to drain.");
     PACED = counter("unbloat_gate_paced_connections", "",
-        "Times that a connection of this host began to be paced.");
+        "Connections of this host that were watched, times that one began or ended to be paced, and \
+         bounds that the kernel refused.");
     PACED_RATE = gauge("unbloat_gate_paced_rate_bytes_per_second", "bytes_per_second",
         "The rate at which each connection of this host is paced; 0: none is.");
     RATE = gauge("unbloat_gate_rate_bytes_per_second", "bytes_per_second",
@@ -196,11 +197,20 @@ impl Figures for GateFigures {
             count(FAIR, &[], self.fair_bytes),
         ];
         samples.extend(self.delay_ms.map(|ms| value(DELAY, &[], ms * 1e-3)));
-        if let Some(paced) = &self.paced {
-            samples.push(count(PACED, &[], paced.paced));
-            samples.push(value(PACED_RATE, &[], paced.rate_bps as f64 / 8.0));
-        }
+        samples.extend(self.paced.iter().flat_map(PacedFigures::samples));
         samples.push(value(RATE, &[], self.rate_bps as f64 / 8.0));
         samples
+    }
+}
+
+impl PacedFigures {
+    fn samples(&self) -> [Sample; 5] {
+        [
+            value(PACED_RATE, &[], self.rate_bps as f64 / 8.0),
+            count(PACED, &[("event", "watched")], self.connections),
+            count(PACED, &[("event", "began")], self.paced),
+            count(PACED, &[("event", "ended")], self.restored),
+            count(PACED, &[("event", "refused")], self.refused),
+        ]
     }
 }

@@ -24,7 +24,7 @@ use crate::undo::lease::{Leased, LeasedMap};
 /// The compiled program.
 static PROGRAM: &[u8] = include_bytes_aligned!("../../../bpf/pacing.bpf.o");
 /// Its name, and that of its pinned link.
-const NAME: &str = "pacing_sockets";
+pub(crate) const NAME: &str = "pacing_sockets";
 /// Maps that it shares with the gate: names, pinned under them.
 pub(super) const SHARED: [&str; 2] = ["paced", "pace"];
 
@@ -45,6 +45,8 @@ pub(super) struct Pacing {
     tally: PerCpuArray<MapData, PacingCounters>,
     said: Array<MapData, Pace>,
     link: PinnedLink,
+    /// Number of the program.
+    program: u32,
     pins: PathBuf,
 }
 
@@ -66,10 +68,15 @@ impl Pacing {
         let mut space: Array<_, u32> = taken(&mut ebpf, "space")?;
         let selected = if cgroup.is_some() { 0 } else { kernel::network_scope() };
         space.set(0, selected, 0).map_err(|e| CureError::Map("space", e.to_string()))?;
-        let (link, _) = socket_walk::attach(&mut ebpf, NAME, &scope, pins)?;
+        let (link, program) = socket_walk::attach(&mut ebpf, NAME, &scope, pins)?;
         let config = LeasedMap::new("pacing", taken(&mut ebpf, "pacing")?)?;
         let (tally, said) = (taken(&mut ebpf, "pacing_tally")?, taken(&mut ebpf, "pace")?);
-        Ok(Pacing { config, tally, said, link, pins: pins.to_owned() })
+        Ok(Pacing { config, tally, said, link, program, pins: pins.to_owned() })
+    }
+
+    /// Number of its program.
+    pub(super) fn program(&self) -> u32 {
+        self.program
     }
 
     /// Until then sockets are paced.
