@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,9 @@ def acks_program(machine: None) -> str:
 def shaper_program(machine: None) -> str:
     """The shaper alone."""
     return built("shaper")
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Iterator[Path]:
+    """One for each testbed."""
+    return (tmp_path / str(i) for i in range(100))

@@ -22,12 +22,6 @@ OPEN_MS = 170.0
 """More than a gate that holds lets a ping take, less than CUBIC brings about within seconds of its opening."""
 
 
-@pytest.fixture
-def folders(tmp_path: Path) -> Iterator[Path]:
-    """One for each testbed."""
-    return (tmp_path / str(i) for i in range(100))
-
-
 @pytest.mark.measured
 def test_an_upload_keeps_the_rate_and_the_ping(folders: Iterator[Path], gate_program: str) -> None:
 

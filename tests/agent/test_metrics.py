@@ -178,7 +178,8 @@ def test_a_scraper_reads_what_status_says_and_every_metric_of_the_dashboard(
             for cure, key in missing
             for code in [sources[cure].partition("fn samples(")[2]]
             if not all(
-                re.search(rf"self\.{part}\b", code) for part in fields[cure].get(key, key).split(".")
+                re.search(rf"self\.{part}\b", code)
+                for part in fields[cure].get(key, key).split(".")
             )
         }
         assert missing <= {("gate", "telemetry.for_s")}
