@@ -122,8 +122,8 @@ impl Others {
         // Programs of other agents keep to their own scope.
         attached.retain(|(id, _)| {
             !ours.contains(id)
-                && !self.known.get(id).cloned().flatten().is_some_and(|(name, of)| {
-                    digests.contains(&of) || name.as_deref() == Some(PACING)
+                && !self.known.get(id).and_then(Option::as_ref).is_some_and(|(name, of)| {
+                    digests.contains(of) || name.as_deref() == Some(PACING)
                 })
         });
         let named = |(id, cgroup): (u32, Option<PathBuf>)| {

@@ -18,8 +18,8 @@
 //!   rule assumes that a rate lasts as long as its reports are old. Recorded LTE uplinks change their
 //!   rate by factors within 100 ms; a buffer of 20 ms at the average rate is empty at every peak,
 //!   which costs up to two thirds of the throughput.
-//! - `pace`, off by default here and on in the agent, paces the device's own senders ([`Pacer`]), so that nothing of theirs waits
-//!   above the gate or is refused there.
+//! - `pace`, off by default here and on in the agent, paces the device's own senders ([`Pacer`]), so
+//!   that nothing of theirs waits above the gate or is refused there.
 
 use units::{Bytes, Duration, Instant, Rate};
 
