@@ -102,12 +102,18 @@ def test_after_an_outage_an_upload_has_no_larger_window_than_before(tmp_path: Pa
     assert after[len(after) // 2] < 2.5 * BASE_MS
 
 
-def test_after_every_step_of_the_rate_delay_is_low_again(tmp_path: Path) -> None:
-    with Uplink(tmp_path, scenario(steps=STEPS)) as testbed:
-        Acks(testbed)
-        goodput, ping = transfer(testbed, "notebook", seconds=40)
-    assert ping.p(0.95) <= 140
-    assert goodput >= 0.9 * (2 + 0.5 + 4 + 2) / 4 * 1448 / 1500
+@pytest.mark.measured
+def test_after_every_step_of_the_rate_delay_is_low_again(folders: Iterator[Path]) -> None:
+    """5 % of the pings are two seconds: the first queue, and the time after the rate falls to a quarter and to a half. Single
+    runs have 130 to 144 ms, too near to the bound to judge one alone."""
+
+    def play() -> Figures:
+        with Uplink(next(folders), scenario(steps=STEPS)) as testbed:
+            Acks(testbed)
+            goodput, ping = transfer(testbed, "notebook", seconds=40)
+        return {"p95": ping.p(0.95), "share": goodput / ((2 + 0.5 + 4 + 2) / 4 * 1448 / 1500)}
+
+    judged({"steps": play}, {"p95": ("<=", 140), "share": (">=", 0.9)})
 
 
 @pytest.mark.parametrize("down", [False, True])
