@@ -148,11 +148,11 @@ class Measured(Testbed):
         self.pin = "0" * 20
         self.program = found("unbloat-measure") or ""
 
-    def serve(self, other: str | None = None) -> subprocess.Popen[str]:
-        """A server that listens, ours or `other`; its token is TOKEN."""
+    def serve(self, *words: str, other: str | None = None) -> subprocess.Popen[str]:
+        """A server that listens, ours with more words or `other`; its token is TOKEN."""
         file = self.folder / "token"
         file.write_text(f"{TOKEN}\n")
-        ours = (self.program, "serve", "--token-file", str(file))
+        ours = (self.program, "serve", "--token-file", str(file), *words)
         server = self.start("server", *((other, TOKEN) if other else ours))
         self.pin = printed_pin(server)
         return server

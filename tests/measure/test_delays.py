@@ -46,7 +46,7 @@ def one_phase(result: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("clock", ["the same", "another"])
 def test_a_bloated_uplink_is_measured_graded_and_cured(tmp_path: Path, clock: str) -> None:
     with MeasuredPath(tmp_path, DEEP_UP, FAST) as made:
-        made.serve(other_clock() if clock == "another" else None)
+        made.serve(other=other_clock() if clock == "another" else None)
         code, result = made.measure("--phases", "up")
         true = compared(made, result)
     phase = one_phase(result)

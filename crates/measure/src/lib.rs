@@ -15,6 +15,7 @@ pub mod idle_gaps;
 pub mod load;
 pub mod losses;
 pub mod metered;
+pub mod nq;
 pub mod outcome;
 pub mod samples;
 pub mod saturation;

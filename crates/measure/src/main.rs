@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -17,6 +18,7 @@ use measure::clock::Clock;
 use measure::cure::cures;
 use measure::idle_gaps;
 use measure::metered::{device_towards, metered};
+use measure::nq::{CONFIGURATION, Nq};
 use measure::saturation::MAX_STREAMS;
 use measure::screen;
 use measure::seen::Phase;
@@ -43,6 +45,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Be the other side, and print what to type on this one.
+    #[command(
+        after_help = "Example: unbloat-measure serve --token-file FILE --tls CERT,KEY --nq 443"
+    )]
     Serve(ServeArgs),
 }
 
@@ -113,6 +118,9 @@ struct ServeArgs {
     /// Certificate, with those between it and its authority, and key, in PEM; a new key and its pin otherwise.
     #[arg(long, value_name = "CERT,KEY", value_delimiter = ',', num_args = 1)]
     tls: Vec<PathBuf>,
+    /// Serve clients of RPM as well, as networkQuality, with HTTPS on this port: every host, without a token.
+    #[arg(long, value_name = "PORT")]
+    nq: Option<u16>,
     /// Bytes that one client may transfer.
     #[arg(long, value_name = "BYTES", default_value = "4 GB")]
     max_data: Bytes,
@@ -168,6 +176,8 @@ struct Output {
     capture: Option<PathBuf>,
 }
 
+/// Of HTTPS: RFC 9110 section 4.2.2.
+const HTTPS: u16 = 443;
 /// Longest session: the longest test with 90 s to spare.
 const SESSION_S: u32 = 150;
 /// Loaded phases in one session: 17 s each, drained queue and all.
@@ -218,40 +228,61 @@ fn serve(args: &ServeArgs) -> Result<u8, End> {
         [certificate, key] => Identity::read(certificate, key),
         _ => return Err(End(2, "--tls takes two files: CERT,KEY".to_owned())),
     };
-    let Identity { config: tls, pin } = identity.map_err(|e| End(1, e.to_string()))?;
+    let identity = identity.map_err(|e| End(1, e.to_string()))?;
+    let (http, Identity { config: tls, pin }) = (identity.http(), identity);
     let settings = Settings { token: token.clone(), limits, clock: Clock::default(), tls };
-    let addresses = match args.listen {
-        Some(address) => vec![address],
-        // IPv6 takes IPv4 as well, where the host has it.
-        None => vec![(Ipv6Addr::UNSPECIFIED, PORT).into(), (Ipv4Addr::UNSPECIFIED, PORT).into()],
-    };
-    let mut bound = Err(io::ErrorKind::AddrNotAvailable.into());
-    for address in addresses {
-        bound = Server::bind(address, settings.clone());
-        if bound.is_ok() {
-            break;
-        }
-    }
-    let server = bound.map_err(failed)?;
+    let server = bound(args.listen, PORT, |at| Server::bind(at, settings.clone()))?;
     let address = server.address().map_err(failed)?;
-    unprivileged().map_err(failed)?;
-    let port = if address.port() == PORT { String::new() } else { format!(":{}", address.port()) };
-    let host = match address.ip() {
-        ip if ip.is_unspecified() => std::fs::read_to_string("/proc/sys/kernel/hostname")
-            .map_or_else(|_| "HOST".to_owned(), |name| name.trim().to_owned()),
-        ip if ip.is_ipv6() => format!("[{ip}]"),
-        ip => ip.to_string(),
+    let nq = match args.nq {
+        None => None,
+        Some(port) => {
+            let is_measuring = Arc::new(server.is_measuring());
+            let bind = |at| Nq::bind(at, Arc::clone(&http), limits, is_measuring.clone());
+            Some(bound(args.listen.map(|own| (own.ip(), port).into()), port, bind)?)
+        }
     };
+    unprivileged().map_err(failed)?;
     let token = match &args.token_file {
         Some(_) => " --token-file FILE".to_owned(),
         None if args.open => String::new(),
         None => format!(" --token {token}"),
     };
     let pin = pin.map(|pin| format!(" --pin {pin}")).unwrap_or_default();
-    println!("unbloat measure {host}{port}{token}{pin}");
+    println!("unbloat measure {}{token}{pin}", named(address, PORT));
+    if let Some(nq) = nq {
+        let address = nq.address().map_err(failed)?;
+        nq.start().map_err(failed)?;
+        println!("RPM: https://{}{CONFIGURATION}", named(address, HTTPS));
+    }
     // A program that waits for this line reads a pipe.
     io::stdout().flush().map_err(failed)?;
     server.run().map_err(failed).map(|()| 0)
+}
+
+/// What listens at an address, or at all of this host.
+fn bound<T>(
+    address: Option<SocketAddr>,
+    port: u16,
+    bind: impl Fn(SocketAddr) -> io::Result<T>,
+) -> Result<T, End> {
+    let all = || {
+        // IPv6 takes IPv4 as well, where the host has it.
+        bind((Ipv6Addr::UNSPECIFIED, port).into())
+            .or_else(|_| bind((Ipv4Addr::UNSPECIFIED, port).into()))
+    };
+    let what = address.map_or_else(|| format!("port {port}"), |at| at.to_string());
+    address.map_or_else(all, &bind).map_err(|e| End(1, format!("{what}: {}", e.kind())))
+}
+
+/// How others name an address of this host.
+fn named(address: SocketAddr, usual: u16) -> String {
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .map_or_else(|_| "HOST".to_owned(), |name| name.trim().to_owned()),
+        ip if ip.is_ipv6() => format!("[{ip}]"),
+        ip => ip.to_string(),
+    };
+    if address.port() == usual { host } else { format!("{host}:{}", address.port()) }
 }
 
 /// Asks before a test over a metered link.

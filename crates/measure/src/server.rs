@@ -30,7 +30,7 @@ use session::Session;
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
 /// Until a connection has said what it is, and proved it.
-const INTRODUCTION: Duration = Duration::from_secs(3);
+pub const INTRODUCTION: Duration = Duration::from_secs(3);
 /// Connections at a time that have not yet proved what they are.
 const MAX_STRANGERS: usize = 64;
 /// Of one address: a client opens at most 16 streams at once. So one host alone keeps no other one out.
@@ -82,6 +82,12 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// Says whether a client measures.
+    pub fn is_measuring(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || locked(&shared.session).is_some()
     }
 
     /// Serves for ever.

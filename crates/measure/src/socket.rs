@@ -98,7 +98,7 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Received> {
 /// Makes a socket one that carries a load: what is unsent stays short, reads and writes return after `wait`, and its end
 /// throws away what is in it. Why the congestion control is another than wanted, where it is.
 pub fn prepare(socket: &TcpStream, cc: Option<&str>, wait: Duration) -> io::Result<Option<String>> {
-    setsockopt(socket, NotsentLowat, &NOTSENT_LOWAT)?;
+    limit_unsent(socket, NOTSENT_LOWAT)?;
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
     setsockopt(socket, Linger, &at_once)?;
     socket.set_read_timeout(Some(wait))?;
@@ -106,6 +106,11 @@ pub fn prepare(socket: &TcpStream, cc: Option<&str>, wait: Duration) -> io::Resu
     let Some(cc) = cc else { return Ok(None) };
     let set = setsockopt(socket, TcpCongestion, &OsString::from(cc));
     Ok(set.err().map(|e| format!("{cc}: {}", e.desc())))
+}
+
+/// Has a socket take no more while it has this many unsent bytes.
+pub fn limit_unsent(socket: &TcpStream, bytes: usize) -> io::Result<()> {
+    Ok(setsockopt(socket, NotsentLowat, &bytes)?)
 }
 
 /// What the kernel says of a socket.

@@ -64,6 +64,11 @@ impl FromStr for Pin {
     }
 }
 
+/// HTTP/2, of RFC 9113.
+pub const HTTP2: &[u8] = b"h2";
+/// HTTP/1.1, of RFC 7301.
+const HTTP1: &[u8] = b"http/1.1";
+
 /// Why a server has no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
@@ -109,6 +114,13 @@ impl Identity {
             .map_err(unread(certificate))?;
         let key = PrivateKeyDer::from_pem_file(key).map_err(unread(key))?;
         Identity::of(chain, key)
+    }
+
+    /// The same certificate for HTTP.
+    pub fn http(&self) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+        Arc::new(config)
     }
 
     fn of(

@@ -696,6 +696,15 @@ def measure(
             help="With serve: certificate and key, in PEM; a new key and its pin otherwise.",
         ),
     ] = None,
+    nq: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="With serve: serve clients of RPM as well, as networkQuality, with HTTPS on this port: every host, without a token.",
+        ),
+    ] = None,
 ) -> None:
     """How much delay a transfer adds, in which direction: this host and a server of yours load the path down, up and both ways,
     and send small probes meanwhile. Prints a grade per direction and which cure to try."""
