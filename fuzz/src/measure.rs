@@ -7,6 +7,7 @@
 
 use measure::client::printable;
 use measure::losses::{Fate, fates};
+use measure::rpm::Configuration;
 use measure::wire::data::{self, Opening};
 use measure::wire::keys::{Key, unhex};
 use measure::wire::message::{Frames, MAX_FRAME, ToClient, ToServer, frame};
@@ -107,4 +108,19 @@ pub fn numbers(bytes: &[u8]) {
     let found = fates(&counts);
     assert_eq!(found.len(), counts.len());
     assert!(found.iter().zip(&counts).all(|(f, c)| (*f == Fate::Answered) == c.is_some()));
+}
+
+/// The configuration of a server of RPM. Whatever is taken names one host, by HTTPS; whatever is refused is a line without
+/// anything of its text.
+pub fn configuration(bytes: &[u8]) {
+    match Configuration::of(bytes) {
+        Ok(found) => {
+            let host = found.authority.host();
+            for url in [&found.small, &found.large, &found.upload] {
+                assert_eq!(url.scheme_str(), Some("https"));
+                assert!(url.host().is_some_and(|own| own.eq_ignore_ascii_case(host)));
+            }
+        }
+        Err(error) => assert!(!error.to_string().contains(|c: char| c.is_control())),
+    }
 }

@@ -22,7 +22,7 @@ NAMES = {
     "large": ("large_download_url", "large_https_download_url"),
     "upload": ("upload_url", "https_upload_url"),
 }
-# Of the server: connections of the guest, and those that are told to come again.
+# Of the server: connections of the client that measures.
 MAX_CONNECTIONS = 256
 # Larger than the windows of HTTP/2, so that it passes only if it is read.
 BODY = 10_000_000
@@ -71,7 +71,7 @@ def client(own: str = "127.0.0.1", http2: bool = True) -> httpx.Client:
 
 
 def must_wait(answer: httpx.Response) -> bool:
-    """Whether it is told to come again, and when."""
+    """Whether it gets 503, and when it may come again."""
     return answer.status_code == 503 and answer.headers["retry-after"] == "60"
 
 
@@ -98,10 +98,10 @@ def test_each_resource_is_under_both_names_and_does_what_the_draft_says(http2: b
         answer = asks.get(server.url)
         assert answer.http_version == ("HTTP/2" if http2 else "HTTP/1.1")
         assert answer.headers["content-type"] == "application/json"
-        told = answer.json()
-        assert told["version"] == 1
-        assert set(told["urls"]) == {name for pair in NAMES.values() for name in pair}
-        urls = {what: {told["urls"][name] for name in pair} for what, pair in NAMES.items()}
+        found = answer.json()
+        assert found["version"] == 1
+        assert set(found["urls"]) == {name for pair in NAMES.values() for name in pair}
+        urls = {what: {found["urls"][name] for name in pair} for what, pair in NAMES.items()}
         small, large, upload = (urls[what].pop() for what in NAMES)
         assert not any(urls.values()), "both names have the same URL"
         assert {httpx.URL(url).netloc for url in (small, large, upload)} == {
@@ -134,7 +134,7 @@ def test_each_resource_is_under_both_names_and_does_what_the_draft_says(http2: b
     assert down_mb >= BODY // 1_000_000
 
 
-def test_one_address_measures_at_a_time_and_one_connection_too_many_is_told_so() -> None:
+def test_one_address_measures_at_a_time_and_one_connection_too_many_gets_503() -> None:
     with (
         served() as server,
         client() as one,

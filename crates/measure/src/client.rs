@@ -75,7 +75,7 @@ pub fn printable(text: &str) -> String {
 }
 
 /// A connection to the first address of the host that answers.
-fn connect(host: &str, port: u16) -> Result<TcpStream, Failure> {
+pub(crate) fn connect(host: &str, port: u16) -> Result<TcpStream, Failure> {
     let no_server = |why: &str| Failure::NoServer(format!("{host}: {why}"));
     let addresses: Vec<SocketAddr> = host
         .to_socket_addrs()

@@ -17,6 +17,7 @@ pub mod losses;
 pub mod metered;
 pub mod nq;
 pub mod outcome;
+pub mod rpm;
 pub mod samples;
 pub mod saturation;
 pub mod screen;

@@ -19,12 +19,13 @@ use measure::cure::cures;
 use measure::idle_gaps;
 use measure::metered::{device_towards, metered};
 use measure::nq::{CONFIGURATION, Nq};
+use measure::rpm;
 use measure::saturation::MAX_STREAMS;
 use measure::screen;
 use measure::seen::Phase;
 use measure::server::{Server, Settings, unprivileged};
 use measure::surroundings::Surroundings;
-use measure::tls::{Identity, Pin};
+use measure::tls::{Identity, Pin, Trust};
 use measure::wire::PORT;
 use measure::wire::keys::{hex, random};
 use measure::wire::message::Limits;
@@ -49,6 +50,11 @@ enum Command {
         after_help = "Example: unbloat-measure serve --token-file FILE --tls CERT,KEY --nq 443"
     )]
     Serve(ServeArgs),
+    /// Responsiveness of the path to any server of RPM, as clients such as networkQuality measure it.
+    #[command(
+        after_help = "Example: unbloat-measure rpm my-server:8443 --pin d8ac84ee3bd692e8c077"
+    )]
+    Rpm(RpmArgs),
 }
 
 #[derive(Args)]
@@ -126,6 +132,34 @@ struct ServeArgs {
     max_data: Bytes,
 }
 
+#[derive(Args)]
+struct RpmArgs {
+    /// The server, or the URL of its configuration; the path is /.well-known/nq otherwise.
+    #[arg(value_name = "HOST[:PORT]|URL")]
+    url: rpm::Url,
+    /// The pin of the server's key; otherwise the key needs a certificate of a public authority.
+    #[arg(long, value_name = "PIN", conflicts_with = "insecure")]
+    pin: Option<Pin>,
+    /// Take any key.
+    #[arg(long)]
+    insecure: bool,
+    /// Only with intervals of 1 s, as the clients in use: 10 to 20 s for each direction instead of 50 to 80.
+    #[arg(long)]
+    quick: bool,
+    /// What is loaded, as down,up or both; down,up otherwise.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
+    phases: Vec<PhaseArg>,
+    /// End when this much was transferred.
+    #[arg(long, value_name = "BYTES", default_value = "4 GB")]
+    max_data: Bytes,
+    /// Go on where the link seems to be metered, without a question.
+    #[arg(long)]
+    yes: bool,
+    /// JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
 /// Pauses of a sweep.
 #[derive(Clone)]
 struct Gaps(Vec<f64>);
@@ -189,6 +223,7 @@ fn main() -> ExitCode {
     let Cli { command, measure } = Cli::parse();
     let outcome = match command {
         Some(Command::Serve(args)) => serve(&args),
+        Some(Command::Rpm(args)) => responsiveness(args),
         None => measure_command(measure),
     };
     match outcome {
@@ -302,14 +337,9 @@ fn may_cost(host: &str, max_data: Bytes) -> Result<(), End> {
     Err(End(2, "nothing was transferred".to_owned()))
 }
 
-fn measure_command(args: MeasureArgs) -> Result<u8, End> {
-    let token = match (&args.token, &args.token_file) {
-        (Some(token), _) => token.clone(),
-        (None, Some(file)) => token_of(file)?,
-        (None, None) => std::env::var("UNBLOAT_MEASURE_TOKEN").unwrap_or_default(),
-    };
-    let mut phases: Vec<Phase> = args
-        .phases
+/// The phases that were named, in their order, each once; `otherwise`: none was.
+fn phases(named: &[PhaseArg], otherwise: &[Phase]) -> Vec<Phase> {
+    let mut phases: Vec<Phase> = named
         .iter()
         .map(|phase| match phase {
             PhaseArg::Down => Phase::Down,
@@ -317,11 +347,61 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
             PhaseArg::Both => Phase::Both,
         })
         .collect();
-    if phases.is_empty() {
-        phases = Phase::ALL.to_vec();
-    }
     phases.sort();
     phases.dedup();
+    if phases.is_empty() { otherwise.to_vec() } else { phases }
+}
+
+fn ended(failure: &Failure) -> End {
+    let code = match failure {
+        Failure::NoServer(_) => 3,
+        Failure::Refused(_) | Failure::Untrusted(_) => 4,
+    };
+    End(code, failure.to_string())
+}
+
+/// Measures the responsiveness of the path to a server of RPM, and prints it.
+fn responsiveness(args: RpmArgs) -> Result<u8, End> {
+    let options = rpm::Options {
+        url: args.url,
+        trust: match args.pin {
+            Some(pin) => Trust::Pin(pin),
+            None if args.insecure => Trust::Any,
+            None => Trust::Authorities,
+        },
+        phases: phases(&args.phases, &[Phase::Down, Phase::Up]),
+        variants: if args.quick { vec![rpm::DEPLOYED] } else { vec![rpm::DEPLOYED, rpm::DRAFT] },
+        max_bytes: args.max_data.0,
+    };
+    if !args.yes {
+        may_cost(&options.url.host, args.max_data)?;
+    }
+    let live = io::stderr().is_terminal();
+    let outcome = rpm::measure(&options, &mut |look| {
+        if live {
+            eprint!("\r\x1b[K{}", rpm::look(look));
+        }
+    });
+    if live {
+        eprint!("\r\x1b[K");
+    }
+    let outcome = outcome.map_err(|failure| ended(&failure))?;
+    if args.json {
+        println!("{}", json!(outcome));
+    } else {
+        print!("{}", rpm::screen(&outcome));
+    }
+    let is_whole = outcome.complete && outcome.phases.iter().all(|phase| phase.rpm.is_some());
+    Ok(if is_whole { 0 } else { 5 })
+}
+
+fn measure_command(args: MeasureArgs) -> Result<u8, End> {
+    let token = match (&args.token, &args.token_file) {
+        (Some(token), _) => token.clone(),
+        (None, Some(file)) => token_of(file)?,
+        (None, None) => std::env::var("UNBLOAT_MEASURE_TOKEN").unwrap_or_default(),
+    };
+    let phases = phases(&args.phases, &Phase::ALL);
     let parts = phases.len() * args.cc.len().max(1);
     if parts > MAX_PARTS {
         return Err(End(
@@ -371,10 +451,7 @@ fn silences(options: &Options, gaps_s: Vec<f64>, as_json: bool) -> Result<u8, En
     if live {
         eprint!("\r\x1b[K");
     }
-    let found = found.map_err(|failure| match failure {
-        Failure::NoServer(text) => End(3, text),
-        Failure::Refused(_) | Failure::Untrusted(_) => End(4, failure.to_string()),
-    })?;
+    let found = found.map_err(|failure| ended(&failure))?;
     if as_json {
         println!("{}", json!({"host": options.host, "idle_gaps": found}));
     } else {
@@ -427,10 +504,7 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
             if let Some(file) = &output.keep {
                 append(file, &with(json!({"failed": text})))?;
             }
-            return Err(match failure {
-                Failure::NoServer(_) => End(3, text),
-                Failure::Refused(_) | Failure::Untrusted(_) => End(4, text),
-            });
+            return Err(ended(&failure));
         }
     };
     let found = cures(&outcome.phases, &outcome.hops);

@@ -1,12 +1,12 @@
 //! What clients of RPM (draft-ietf-ippm-responsiveness-09) need of a server: `/.well-known/nq` and its three resources.
 //!
-//! signal: HTTPS connections · model: the address that comes first measures, within `guests`; everyone else is told when to come
-//! again (503, `Retry-After`), and so is everyone while a session of our own protocol runs · action: `answer`, until a limit.
+//! signal: HTTPS connections · model: the address that comes first measures, within `admission`; every other one gets 503 with
+//! `Retry-After`, and so does every one while a session of our own protocol runs · action: `answer`, until a limit.
 //!
 //! These clients know no token. tokio runs in one thread of this module and nowhere else. Nothing of the disk is served.
 
+mod admission;
 mod answer;
-mod guests;
 
 use std::convert::Infallible;
 use std::io;
@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hyper::body::Bytes;
 use hyper::server::conn::{http1, http2};
@@ -26,14 +26,14 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::load::{LOOK, random_block};
 use crate::server::INTRODUCTION;
-use crate::socket::{info, limit_unsent, plain};
+use crate::socket::{TLS_UNSENT_BYTES, keep_unsent_short, plain};
 use crate::tls::HTTP2;
 use crate::wire::keys::random;
 use crate::wire::message::Limits;
 
+use admission::{Admission, Place};
 pub use answer::CONFIGURATION;
 use answer::answer;
-use guests::{Guests, Place};
 
 /// Streams of a connection: its load, and probes of a second at the draft's 100 a second (MPS).
 const MAX_STREAMS: u32 = 128;
@@ -42,16 +42,12 @@ const MAX_STREAMS: u32 = 128;
 const WINDOW: u32 = 4 << 20;
 /// Of a request's header: more than a browser sends.
 const MAX_HEADER: u32 = 16 << 10;
-/// Unsent bytes in a socket, as time at its rate: the draft's 5 ms.
-const UNSENT: Duration = Duration::from_millis(5);
-/// At least one frame of HTTP/2, at most what a load of our own has.
-const UNSENT_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=128 << 10;
 
 /// A server for clients of RPM.
 pub struct Nq {
     listener: TcpListener,
     tls: TlsAcceptor,
-    guests: Arc<Guests>,
+    admission: Arc<Admission>,
     block: Bytes,
 }
 
@@ -69,7 +65,7 @@ impl Nq {
         Ok(Nq {
             listener,
             tls: tls.into(),
-            guests: Arc::new(Guests::new(limits, is_taken)),
+            admission: Arc::new(Admission::new(limits, is_taken)),
             block: Bytes::from_owner(random_block(seed)),
         })
     }
@@ -94,12 +90,13 @@ impl Nq {
                 tokio::time::sleep(LOOK).await;
                 continue;
             };
-            let Some(place) = Guests::enter(&self.guests, plain(peer).ip(), Instant::now()) else {
+            let Some(place) = Admission::enter(&self.admission, plain(peer).ip(), Instant::now())
+            else {
                 continue;
             };
             let (tls, block) = (self.tls.clone(), self.block.clone());
             tokio::spawn(async move {
-                // How a connection of a stranger ends is of no interest.
+                // How it ends is of no interest here.
                 let _ = serve(socket, tls, place, block).await;
             });
         }
@@ -117,10 +114,12 @@ async fn serve(
     let socket = socket.into_std()?;
     let kernel = socket.try_clone()?;
     kernel.set_nodelay(true)?;
-    limit_unsent(&kernel, *UNSENT_BYTES.start() as usize)?;
+    place.keep_unsent(keep_unsent_short(&kernel)?);
     let socket = tokio::net::TcpStream::from_std(socket)?;
-    let sealed = timeout(INTRODUCTION, tls.accept(socket)).await??;
-    let speaks_http2 = sealed.get_ref().1.alpn_protocol() == Some(HTTP2);
+    let mut sealed = timeout(INTRODUCTION, tls.accept(socket)).await??;
+    let session = sealed.get_mut().1;
+    session.set_buffer_limit(Some(TLS_UNSENT_BYTES));
+    let speaks_http2 = session.alpn_protocol() == Some(HTTP2);
     let place = Arc::new(place);
     let service = {
         let place = Arc::clone(&place);
@@ -159,13 +158,13 @@ async fn watched<C: Future>(
 ) {
     let (mut connection, mut is_ending) = (pin!(connection), false);
     while timeout(LOOK, connection.as_mut()).await.is_err() && !place.is_over(Instant::now()) {
-        if !is_ending && place.is_rested(Instant::now()) {
+        if !is_ending && place.is_done(Instant::now()) {
             end(connection.as_mut());
             is_ending = true;
         }
-        let of_time = info(kernel).delivery_bps / 8 * UNSENT.as_millis() as u64 / 1000;
-        let unsent = of_time.clamp(*UNSENT_BYTES.start(), *UNSENT_BYTES.end());
-        // A connection that has just ended.
-        let _ = limit_unsent(kernel, unsent as usize);
+        // A connection that has just ended has nothing unsent.
+        if let Ok(unsent) = keep_unsent_short(kernel) {
+            place.keep_unsent(unsent);
+        }
     }
 }

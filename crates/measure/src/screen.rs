@@ -13,7 +13,7 @@ use crate::seen::Recorded;
 const LIMITED: f64 = 0.1;
 
 /// Milliseconds with the digits that they are worth.
-fn ms(ms: f64) -> String {
+pub(crate) fn ms(ms: f64) -> String {
     match ms {
         ms if !ms.is_finite() => "lost".to_owned(),
         ms if ms < 9.95 => format!("{:.1}", ms.max(0.0)),
@@ -21,7 +21,7 @@ fn ms(ms: f64) -> String {
     }
 }
 
-fn rate(bps: f64) -> String {
+pub(crate) fn rate(bps: f64) -> String {
     match bps / 1e6 {
         mbit if mbit < 9.995 => format!("{mbit:.2} Mbit/s"),
         mbit if mbit < 99.95 => format!("{mbit:.1} Mbit/s"),
@@ -55,7 +55,7 @@ pub fn progress(p: &Progress) -> String {
     line
 }
 
-fn title(phase: &str) -> &'static str {
+pub(crate) fn title(phase: &str) -> &'static str {
     match phase {
         "down" => "download",
         "up" => "upload",

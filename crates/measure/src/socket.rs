@@ -109,8 +109,23 @@ pub fn prepare(socket: &TcpStream, cc: Option<&str>, wait: Duration) -> io::Resu
 }
 
 /// Has a socket take no more while it has this many unsent bytes.
-pub fn limit_unsent(socket: &TcpStream, bytes: usize) -> io::Result<()> {
+fn limit_unsent(socket: &TcpStream, bytes: usize) -> io::Result<()> {
     Ok(setsockopt(socket, NotsentLowat, &bytes)?)
+}
+
+/// Of TLS, before the socket: a record. What waits here is a queue that no path has.
+pub const TLS_UNSENT_BYTES: usize = 4 << 10;
+/// Unsent bytes in a socket of HTTP, as time at its rate: the 5 ms of draft-ietf-ippm-responsiveness-09, section 5.1.1.
+const UNSENT: Duration = Duration::from_millis(5);
+/// At least two segments, so that an ACK is answered by one at once; at most what a load of our own has.
+const UNSENT_BYTES: std::ops::RangeInclusive<u64> = 2 * 1448..=NOTSENT_LOWAT as u64;
+
+/// Keeps what waits unsent in a socket at 5 ms of its rate; that many bytes. What gives it more at a time exceeds it.
+pub fn keep_unsent_short(socket: &TcpStream) -> io::Result<usize> {
+    let of_time = info(socket).delivery_bps / 8 * UNSENT.as_millis() as u64 / 1000;
+    let unsent = of_time.clamp(*UNSENT_BYTES.start(), *UNSENT_BYTES.end()) as usize;
+    limit_unsent(socket, unsent)?;
+    Ok(unsent)
 }
 
 /// What the kernel says of a socket.

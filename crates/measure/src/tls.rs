@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
@@ -176,25 +176,50 @@ fn is_certified(
     )
 }
 
-/// The client's end: the server's key has this pin; without one an authority has certified it.
+/// How a client judges a server's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// A public authority has certified it for the host's name.
+    Authorities,
+    /// It has this pin.
+    Pin(Pin),
+    /// Not at all: for servers of others with a key of their own, which no pin is known of.
+    Any,
+}
+
+/// The client's end of the control connection: the server's key has this pin; without one an authority has certified it.
 pub fn client(pin: Option<Pin>) -> Result<Arc<ClientConfig>, Error> {
-    let verifier: Arc<dyn ServerCertVerifier> = match pin {
-        Some(pin) => Arc::new(Pinned { pin, provider: provider() }),
-        None => authorities()?,
-    };
-    let mut config = ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&TLS13])?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+    let mut config = trusting(pin.map_or(Trust::Authorities, Trust::Pin))?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(Arc::new(config))
 }
 
-/// Takes the key with one pin, whatever its certificate says.
+/// The client's end of HTTP/2, which resumes nothing.
+pub fn http_client(trust: Trust) -> Result<ClientConfig, Error> {
+    let mut config = trusting(trust)?;
+    config.alpn_protocols = vec![HTTP2.to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+fn trusting(trust: Trust) -> Result<ClientConfig, Error> {
+    let verifier: Arc<dyn ServerCertVerifier> = match trust {
+        Trust::Authorities => authorities()?,
+        Trust::Pin(pin) => Arc::new(Pinned { pin: Some(pin), provider: provider() }),
+        Trust::Any => Arc::new(Pinned { pin: None, provider: provider() }),
+    };
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok(config)
+}
+
+/// Takes the key with one pin, or any one, whatever its certificate says.
 #[derive(Debug)]
 struct Pinned {
-    pin: Pin,
+    pin: Option<Pin>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -207,10 +232,12 @@ impl ServerCertVerifier for Pinned {
         _ocsp: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if Pin::of(own)? == self.pin {
-            return Ok(ServerCertVerified::assertion());
+        match self.pin {
+            Some(pin) if Pin::of(own)? != pin => {
+                Err(CertificateError::ApplicationVerificationFailure.into())
+            }
+            _ => Ok(ServerCertVerified::assertion()),
         }
-        Err(CertificateError::ApplicationVerificationFailure.into())
     }
 
     fn verify_tls12_signature(

@@ -32,6 +32,17 @@ fn signed() -> Vec<Vec<u8>> {
     vec![probe.write(&key).to_vec(), opening.write(&key).to_vec()]
 }
 
+fn configurations() -> Vec<Vec<u8>> {
+    let urls = r#""small_download_url":"https://a.example/s","large_download_url":"https://A.example:443/l","upload_url":"https://a.example/u""#;
+    let old =
+        urls.replace("_download", "_https_download").replace("upload_url", "https_upload_url");
+    [urls, &old]
+        .map(|urls| {
+            format!(r#"{{"version":1,"urls":{{{urls}}},"test_endpoint":"b.example"}}"#).into_bytes()
+        })
+        .to_vec()
+}
+
 /// Valid bytes with a few changed, put in or cut out.
 fn near(valid: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let edits = vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 0..6);
@@ -64,6 +75,11 @@ proptest! {
     }
 
     #[test]
+    fn configurations_of_servers(bytes in near(configurations())) {
+        driven::configuration(&bytes);
+    }
+
+    #[test]
     fn numbers(numbers in vec(prop_oneof![0_u32..3000, any::<u32>()], 0..200)) {
         driven::numbers(&numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>());
     }
@@ -73,5 +89,6 @@ proptest! {
         driven::control(&bytes);
         driven::signed(&bytes);
         driven::numbers(&bytes);
+        driven::configuration(&bytes);
     }
 }

@@ -579,14 +579,18 @@ def measure(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="HOST[:PORT]|serve|history",
-            help="Where the other side runs; or the word serve: be the other side, and print what to type on this one; or history: show what --keep kept.",
+            metavar="HOST[:PORT]|serve|rpm|history",
+            help="Where the other side runs; or the word serve: be the other side, and print what to type on this one; or rpm: measure the responsiveness of the path to any server of RPM; or history: show what --keep kept.",
             show_default=False,
         ),
     ],
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="With history: the file.", show_default=False),
+    more: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE|URL]",
+            help="With history: the file; with rpm: a host, or the URL of its configuration.",
+            show_default=False,
+        ),
     ] = None,
     token: Annotated[
         str | None,
@@ -608,7 +612,16 @@ def measure(
             help="The pin of the server's key, as the server prints it; otherwise the key needs a certificate of a public authority.",
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="About 12 s instead of 30 to 60.")] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="With rpm: take any key of the server.")
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="About 12 s instead of 30 to 60; with rpm: only with intervals of 1 s, as the clients in use.",
+        ),
+    ] = False,
     phases: Annotated[
         str | None,
         typer.Option(
@@ -711,17 +724,18 @@ def measure(
     from unbloat.cli.measure import Wanted, become, measure_and_store, show_history
 
     if target == "history":
-        given = agent.words(ctx, "target", "file", "json")
-        if given or file is None:
+        given = agent.words(ctx, "target", "more", "json")
+        if given or more is None:
             raise typer.BadParameter("history takes FILE and --json, nothing else")
-        show_history(file, json)
+        show_history(Path(more), json)
         return
-    if file is not None:
-        raise typer.BadParameter("only history takes FILE")
-    words = [target, *agent.words(ctx, "target", "file", "out", "report")]
+    if (more is not None) != (target == "rpm"):
+        raise typer.BadParameter("only rpm takes URL and needs it, and only history takes FILE")
+    before = [target] if more is None else [target, more]
+    words = [*before, *agent.words(ctx, "target", "more", "out", "report")]
     if out is None and report is None:
         become(words)
-    if target == "serve" or idle_gaps is not None or every is not None:
+    if target in ("serve", "rpm") or idle_gaps is not None or every is not None:
         raise typer.BadParameter("--out and --report are for one measurement under load")
     raise typer.Exit(measure_and_store(words, Wanted(out, report, json)))
 

@@ -17,7 +17,7 @@ use hyper::http::uri::Authority;
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
 
-use super::guests::{Load, Place, RETRY};
+use super::admission::{Load, Place, RETRY};
 
 /// Where clients look first: RFC 8615, and the draft.
 pub const CONFIGURATION: &str = "/.well-known/nq";
@@ -26,8 +26,6 @@ const LARGE: &str = "/nq/large";
 const UPLOAD: &str = "/nq/upload";
 /// The draft asks for 8 GB: no client comes to its end.
 const LARGE_BYTES: u64 = 8_000_000_000;
-/// One piece: several frames of HTTP/2, of which others get their turn between.
-const PIECE: usize = 64 << 10;
 
 /// The body of an answer.
 pub enum Content {
@@ -64,12 +62,14 @@ impl Body for Content {
             Content::Whole(bytes) => std::mem::take(bytes),
             Content::Large { left: 0, .. } => return Poll::Ready(None),
             Content::Large { load, block, at, left } => {
-                let length = PIECE.min(usize::try_from(*left).unwrap_or(PIECE));
+                let until_end =
+                    (block.len() - *at).min(usize::try_from(*left).unwrap_or(usize::MAX));
+                let length = load.unsent_bytes().clamp(1, until_end);
                 if !load.down(length as u64) {
                     return Poll::Ready(Some(Err(LimitReached)));
                 }
                 let piece = block.slice(*at..*at + length);
-                *at = (*at + PIECE) % block.len();
+                *at = (*at + length) % block.len();
                 *left -= length as u64;
                 piece
             }
@@ -98,8 +98,8 @@ pub async fn answer(
     place: &Arc<Place>,
     block: Bytes,
 ) -> Response<Content> {
-    place.alive();
-    if !place.is_guest() || place.is_over(Instant::now()) {
+    place.asked();
+    if !place.is_admitted() || place.is_over(Instant::now()) {
         let later = HeaderValue::from(RETRY.as_secs());
         return with(StatusCode::SERVICE_UNAVAILABLE, &[(RETRY_AFTER, later)], nothing());
     }
