@@ -71,6 +71,9 @@ def push(sock: socket.socket, args: argparse.Namespace) -> dict[str, object]:
     deadline = time.monotonic() + args.drain
     while (info := tcp_info(sock))["bytes_acked"] < sent and time.monotonic() < deadline:
         time.sleep(0.02)
+    # If the last retransmission was spurious, the receiver says so (DSACK) up to a round trip later.
+    time.sleep(2 * info["rtt_us"] / 1e6)
+    info = tcp_info(sock)
     name = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).split(b"\0")[0].decode()
     if name != args.congestion:
         raise SystemExit(f"asked for {args.congestion}, got {name}")
