@@ -6,6 +6,7 @@
 //! Also compiled into `crates/measure/tests/any_bytes.rs`; so it needs nothing but `measure`.
 
 use measure::client::printable;
+use measure::iperf3::{Results, State};
 use measure::losses::{Fate, fates};
 use measure::rpm::Configuration;
 use measure::wire::data::{self, Opening};
@@ -122,5 +123,16 @@ pub fn configuration(bytes: &[u8]) {
             }
         }
         Err(error) => assert!(!error.to_string().contains(|c: char| c.is_control())),
+    }
+}
+
+/// What a server of iperf3 says: its states, and its results, which are read or refused.
+pub fn iperf3(bytes: &[u8]) {
+    for byte in bytes {
+        assert!(State::of(*byte).is_none_or(|state| state.byte() == *byte));
+    }
+    if let Some(results) = Results::read(bytes) {
+        let cc = results.congestion_used.as_deref().map(printable).unwrap_or_default();
+        assert!(!cc.contains(|c: char| c.is_control()));
     }
 }

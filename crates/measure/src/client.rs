@@ -15,9 +15,12 @@ use std::time::Duration;
 
 use algo::Rng;
 
+pub(crate) use connector::Connector;
 pub use progress::Progress;
+pub(crate) use recorder::Recording;
 pub use recorder::{NoCapture, Recorder};
 pub use run::measure;
+pub(crate) use run::parts;
 pub use silence::{Silences, silences};
 
 use crate::seen::Phase;

@@ -57,7 +57,8 @@ pub fn cures(phases: &[PhaseOutcome], hops: &[Hop]) -> Vec<Cure> {
 fn bloated(phase: &PhaseOutcome) -> bool {
     let delay = if phase.phase == "up" { &phase.delay_up } else { &phase.delay_down };
     // What the delay of those probes is that arrived; lost ones are no queue that a cure shortens.
-    delay.as_ref().is_some_and(|delay| {
+    // Without probes of our own only the round trip is known; its queue is that of the load.
+    delay.as_ref().or(phase.delay_rtt.as_ref()).is_some_and(|delay| {
         let ms = if delay.p95_ms.ms.is_finite() { delay.p95_ms.ms } else { delay.p50_ms.ms };
         ms.is_finite() && !matches!(grade(ms), "A+" | "A")
     })

@@ -12,6 +12,7 @@ pub mod expired;
 pub mod figures;
 pub mod hops;
 pub mod idle_gaps;
+pub mod iperf3;
 pub mod load;
 pub mod losses;
 pub mod metered;

@@ -17,6 +17,7 @@ use measure::client::{self, Failure, Options, Recorder};
 use measure::clock::Clock;
 use measure::cure::cures;
 use measure::idle_gaps;
+use measure::iperf3;
 use measure::metered::{device_towards, metered};
 use measure::nq::{CONFIGURATION, Nq};
 use measure::rpm;
@@ -62,6 +63,9 @@ struct MeasureArgs {
     /// Where `unbloat-measure serve` runs.
     #[arg(value_name = "HOST[:PORT]", required = true)]
     host: Option<String>,
+    /// What the server speaks: own is unbloat-measure; with iperf3, only the round trip is measured.
+    #[arg(long, value_name = "NAME", value_enum, default_value = "own")]
+    protocol: Protocol,
     /// The server's token; the variable UNBLOAT_MEASURE_TOKEN otherwise.
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     token: Option<String>,
@@ -192,6 +196,12 @@ impl std::str::FromStr for Gaps {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    Own,
+    Iperf3,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum PhaseArg {
     Down,
@@ -204,6 +214,7 @@ struct End(u8, String);
 
 /// What becomes of a measurement.
 struct Output {
+    protocol: Protocol,
     json: bool,
     keep: Option<PathBuf>,
     samples: Option<PathBuf>,
@@ -419,14 +430,25 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         max_bytes: args.max_data.0,
         quick: args.quick,
     };
+    if args.protocol == Protocol::Iperf3
+        && (args.quick || args.idle_gaps.is_some() || args.samples.is_some())
+    {
+        let text = "a server of iperf3 allows no --quick, --idle-gaps, --samples (--out, --report)";
+        return Err(End(2, text.to_owned()));
+    }
     if let Some(Gaps(gaps_s)) = args.idle_gaps {
         return silences(&options, gaps_s, args.json);
     }
     if !args.yes {
         may_cost(&options.host, args.max_data)?;
     }
-    let output =
-        Output { json: args.json, keep: args.keep, samples: args.samples, capture: args.capture };
+    let output = Output {
+        protocol: args.protocol,
+        json: args.json,
+        keep: args.keep,
+        samples: args.samples,
+        capture: args.capture,
+    };
     let Some(every) = args.every else {
         return measured(&options, &output);
     };
@@ -485,11 +507,15 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
         whole
     };
     let live = io::stderr().is_terminal();
-    let outcome = client::measure(options, Clock::default(), recorder, &mut |progress| {
+    let mut show = |progress: &client::Progress| {
         if live {
             eprint!("\r\x1b[K{}", screen::progress(progress));
         }
-    });
+    };
+    let outcome = match output.protocol {
+        Protocol::Own => client::measure(options, Clock::default(), recorder, &mut show),
+        Protocol::Iperf3 => iperf3::measure(options, Clock::default(), recorder, &mut show),
+    };
     if live {
         eprint!("\r\x1b[K");
     }

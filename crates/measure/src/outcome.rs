@@ -91,7 +91,7 @@ pub struct Grade {
 }
 
 impl Grade {
-    fn new(of: &'static str, verdict: &Verdict) -> Grade {
+    pub(crate) fn new(of: &'static str, verdict: &Verdict) -> Grade {
         let grades = match verdict {
             Verdict::One(grade) => vec![*grade],
             Verdict::Two(better, worse) => vec![*better, *worse],
@@ -178,7 +178,7 @@ fn at(counts: &[(i64, u64)], time: i64) -> Option<f64> {
 }
 
 /// Bit/s between two times; the counts need not reach to the end.
-fn goodput(counts: &[(i64, u64)], from: i64, until: i64) -> Option<f64> {
+pub(crate) fn goodput(counts: &[(i64, u64)], from: i64, until: i64) -> Option<f64> {
     let until = until.min(counts.last()?.0);
     let seconds = (until - from) as f64 / 1e9;
     (seconds > 0.0).then(|| Some((at(counts, until)? - at(counts, from)?) * 8.0 / seconds))?

@@ -100,13 +100,13 @@ pub struct Stream {
     /// Why it is another than was asked for.
     pub congestion_control_why: Option<String>,
     /// Smallest RTT, ms.
-    pub rtt_min_ms: f64,
+    pub rtt_min_ms: Option<f64>,
     /// Smoothed RTT at the end, ms.
-    pub rtt_ms: f64,
+    pub rtt_ms: Option<f64>,
     /// Congestion window at the end, segments.
-    pub cwnd: u32,
+    pub cwnd: Option<u32>,
     /// Segments that were sent again.
-    pub retransmissions: u32,
+    pub retransmissions: Option<u32>,
     /// Share of the busy time that the receiver's window limited.
     pub share_rwnd: Option<f64>,
     /// Share of the busy time that the send buffer limited.
@@ -120,10 +120,10 @@ impl Stream {
         Stream {
             direction: direction.name(),
             congestion_control_why: why,
-            rtt_min_ms: f64::from(info.min_rtt_us) / 1e3,
-            rtt_ms: f64::from(info.rtt_us) / 1e3,
-            cwnd: info.cwnd,
-            retransmissions: info.retrans,
+            rtt_min_ms: Some(f64::from(info.min_rtt_us) / 1e3),
+            rtt_ms: Some(f64::from(info.rtt_us) / 1e3),
+            cwnd: Some(info.cwnd),
+            retransmissions: Some(info.retrans),
             share_rwnd: share(info.rwnd_us),
             share_sndbuf: share(info.sndbuf_us),
             congestion_control: info.cc,

@@ -19,7 +19,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::channel::{Channel, ChannelError, locked};
 use crate::clock::Clock;
 use crate::load;
-use crate::socket::plain;
+use crate::socket::{host, plain};
 use crate::wire::data;
 use crate::wire::keys::{Key, proves, random};
 use crate::wire::message::{Frames, Limits, ToClient, ToServer, frame};
@@ -101,7 +101,9 @@ impl Server {
                     continue;
                 }
             };
-            let Some(stranger) = Stranger::new(&self.shared, plain(peer).ip()) else { continue };
+            let Some(stranger) = Stranger::new(&self.shared, host(plain(peer).ip())) else {
+                continue;
+            };
             let shared = Arc::clone(&self.shared);
             // Without a thread the connection is closed, as one too many.
             let _ = thread::Builder::new().spawn(move || {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -47,6 +47,15 @@ pub fn plain(address: SocketAddr) -> SocketAddr {
             None => address,
         },
         SocketAddr::V4(_) => address,
+    }
+}
+
+/// What limits of one host count by: its address, or the network of 64 bits around it with IPv6, in which a host may have as many
+/// addresses as it likes (RFC 7934).
+pub fn host(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 
@@ -191,6 +200,14 @@ mod tests {
         assert!(said.rtt_us > 0 && said.rtt_us < 1_000_000 && said.cwnd >= 10);
         assert!(said.min_rtt_us <= said.rtt_us);
         assert!((536..=65_535).contains(&said.mss));
+    }
+
+    #[test]
+    fn a_host_is_an_address_or_a_network_of_ipv6() {
+        let of = |text: &str| host(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::1"));
+        assert_ne!(of("2001:db8:1:3::1"), of("2001:db8:1:2::1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 
     #[test]

@@ -43,6 +43,12 @@ fn configurations() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
+fn results() -> Vec<Vec<u8>> {
+    let head = r#"{"cpu_util_total":1,"cpu_util_user":0,"cpu_util_system":1,"sender_has_retransmits":1,"congestion_used":"cubic","#;
+    let stream = r#"{"id":1,"bytes":5,"retransmits":2,"jitter":0,"errors":0,"packets":0,"start_time":0,"end_time":1}"#;
+    vec![format!(r#"{head}"streams":[{stream},{stream}]}}"#).into_bytes()]
+}
+
 /// Valid bytes with a few changed, put in or cut out.
 fn near(valid: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let edits = vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 0..6);
@@ -80,6 +86,11 @@ proptest! {
     }
 
     #[test]
+    fn results_of_iperf3(bytes in near(results())) {
+        driven::iperf3(&bytes);
+    }
+
+    #[test]
     fn numbers(numbers in vec(prop_oneof![0_u32..3000, any::<u32>()], 0..200)) {
         driven::numbers(&numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>());
     }
@@ -90,5 +101,6 @@ proptest! {
         driven::signed(&bytes);
         driven::numbers(&bytes);
         driven::configuration(&bytes);
+        driven::iperf3(&bytes);
     }
 }

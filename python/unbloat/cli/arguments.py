@@ -592,6 +592,13 @@ def measure(
             show_default=False,
         ),
     ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What the server speaks: own, of unbloat measure, or iperf3, with which only the round trip is measured.",
+        ),
+    ] = None,
     token: Annotated[
         str | None,
         typer.Option(

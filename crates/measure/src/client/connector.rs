@@ -1,6 +1,6 @@
 //! Opens TCP connections to the server while the test runs, and closes each at once: handshakes beside the probes.
 //!
-//! Six threads take turns, so that a queue of half a second leaves the rate as it is. The server closes a connection that
+//! Some threads take turns, so that a queue of half a second leaves the rate as it is. The server closes a connection that
 //! says nothing; the kernel answers its SYN.
 
 use std::io::ErrorKind;
@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use algo::Rng;
 
-use super::control::{Control, locked};
+use super::control::locked;
 use super::jittered;
 use crate::clock::Clock;
 use crate::load::LOOK;
 use crate::socket::{info, prepare};
 use crate::treatment::Handshake;
 
-/// Handshakes under way at a time.
-const THREADS: u32 = 6;
+/// Handshakes under way at a time beside probes of our own.
+pub const BESIDE_PROBES: u32 = 6;
 /// Between two of one thread: twelve a second in all, and seven where each takes 0.3 s. So the two measured seconds of a quick
 /// test have fifteen. The packets of each, some 240 bytes, are 12 kbit/s in either direction.
 const GAP: Duration = Duration::from_millis(500);
@@ -34,17 +34,16 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Opens connections from now on.
-    pub fn begin(control: &Control, clock: Clock, seed: u64) -> Connector {
+    /// Opens connections from now on, so many at a time at most.
+    pub fn begin(server: SocketAddr, threads: u32, clock: Clock, seed: u64) -> Connector {
         let made: Arc<Mutex<Vec<Handshake>>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
-        let server = control.server;
-        for number in 0..THREADS {
+        for number in 0..threads {
             let (made, stop) = (Arc::clone(&made), Arc::clone(&stop));
             let mut rng = Rng::new(seed, &format!("handshakes {number}"));
             // Without a thread there are fewer.
             let _ = thread::Builder::new().spawn(move || {
-                thread::sleep(GAP * number / THREADS);
+                thread::sleep(GAP * number / threads);
                 while !stop.load(Relaxed) {
                     if let Some(handshake) = shake_hands(server, clock) {
                         locked(&made).push(handshake);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use algo::Rng;
 
-use super::connector::Connector;
+use super::connector::{BESIDE_PROBES, Connector};
 use super::control::{Control, locked};
 use super::loads::Loads;
 use super::prober::Prober;
@@ -98,7 +98,7 @@ pub fn measure(
     let timing = if options.quick { &QUICK } else { &THOROUGH };
     let per_s = timing.per_s.min(f64::from(control.limits.pps)).max(1.0);
     let prober = Prober::begin(&control, per_s, clock, Rng::new(seed, "gaps")).map_err(here)?;
-    let connector = Connector::begin(&control, clock, seed);
+    let connector = Connector::begin(control.server, BESIDE_PROBES, clock, seed);
     let real = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let unix = (clock.now(), real.map_or(0, |t| t.as_nanos() as i64));
     let mut run = Run {
@@ -358,7 +358,7 @@ impl Run<'_> {
 }
 
 /// The loads, in order: of each phase one for each congestion control.
-fn parts(options: &Options) -> Vec<(Phase, Option<String>)> {
+pub(crate) fn parts(options: &Options) -> Vec<(Phase, Option<String>)> {
     let each = |phase: &Phase| {
         let phase = *phase;
         match options.cc.as_slice() {

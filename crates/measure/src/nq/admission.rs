@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::channel::locked;
+use crate::socket::host;
 use crate::wire::message::Limits;
 
 /// Connections of the client: the draft's 16 loads each way (MNP), and probes of two seconds, of which 100 a second (MPS) begin.
@@ -38,7 +39,7 @@ struct State {
     client: Option<Arc<Client>>,
     connections: usize,
     refused: usize,
-    /// Who has used up a limit, and until when it waits. Short: only one at a time uses up anything.
+    /// Hosts that have used up a limit, and until when it waits. Short: only one at a time uses up anything.
     spent: Vec<(IpAddr, Instant)>,
 }
 
@@ -79,7 +80,7 @@ impl Admission {
         let may_measure = !(admission.is_taken)()
             && state.client.as_ref().is_none_or(|client| client.peer == peer)
             && state.connections < MAX_CONNECTIONS
-            && state.spent.iter().all(|(one, _)| *one != peer);
+            && state.spent.iter().all(|(one, _)| *one != host(peer));
         let client = if may_measure {
             state.connections += 1;
             let new = || {
@@ -211,7 +212,7 @@ impl Admission {
         state.client = None;
         let used_up = self.has_spent(client, now);
         if used_up {
-            state.spent.push((client.peer, now + RETRY));
+            state.spent.push((host(client.peer), now + RETRY));
         }
         drop(state);
         let (up, down) = (client.up.load(Relaxed), client.down.load(Relaxed));
