@@ -101,7 +101,7 @@ impl Server {
                     continue;
                 }
             };
-            let Some(stranger) = Stranger::new(&self.shared, host(plain(peer).ip())) else {
+            let Some(stranger) = Stranger::new(&self.shared, plain(peer).ip()) else {
                 continue;
             };
             let shared = Arc::clone(&self.shared);
@@ -124,7 +124,7 @@ impl Stranger {
     /// `None`: there are too many.
     fn new(shared: &Arc<Shared>, peer: IpAddr) -> Option<Stranger> {
         let mut all = locked(&shared.strangers);
-        let of_one = all.iter().filter(|one| **one == peer).count();
+        let of_one = all.iter().filter(|one| host(**one) == host(peer)).count();
         if all.len() >= MAX_STRANGERS || of_one >= MAX_STRANGERS_OF_ONE {
             return None;
         }
