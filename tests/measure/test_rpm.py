@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from path import ADDRESSES, Link, MeasuredPath, near
+from path import ADDRESSES, Link, MeasuredPath
 from requirements import require
 
 from unbloat.lab.testbed import TIMEOUT_S, until
@@ -57,6 +57,13 @@ def true_ms(made: MeasuredPath, queues: dict[str, Any], phase: dict[str, Any], *
     return RTT_MS + sum(median(one) for one in waits)
 
 
+def like_the_queue(phase: dict[str, Any], truth_ms: float) -> bool:
+    """Whether TCP's handshakes took what the queue does. A lost SYN is sent again after a second, which is in the trimmed mean
+    where more than 5 % are lost: three more are allowed."""
+    lost_ms = 3 * 1000 / phase["foreign_probes"]
+    return bool(0.9 * truth_ms <= phase["tcp_ms"] <= 1.1 * truth_ms + lost_ms)
+
+
 def test_handshakes_take_what_the_queue_does_in_each_direction_and_in_both(tmp_path: Path) -> None:
     with MeasuredPath(tmp_path, UP, DOWN) as made:
         made.serve("--nq", str(PORT))
@@ -73,16 +80,18 @@ def test_handshakes_take_what_the_queue_does_in_each_direction_and_in_both(tmp_p
         assert consistent(phase)
         truth = true_ms(made, queues, phase, *ways)
         # Of both ways the medians of each are added up, which the median of their sum need not be.
-        assert near(phase["tcp_ms"], truth) or (len(ways) == 2 and phase["tcp_ms"] < truth), phase
+        assert like_the_queue(phase, truth) or (len(ways) == 2 and phase["tcp_ms"] < truth), phase
         assert phase["tcp_ms"] > 0.6 * truth
+        assert phase["failed"] <= 0.1 * phase["foreign_probes"]
         # A lost packet of these has to be retransmitted, so they are not shorter.
-        assert phase["tls_ms"] >= 0.9 * phase["tcp_ms"]
-        assert phase["loaded_ms"] >= 0.9 * phase["tcp_ms"]
+        assert phase["tls_ms"] >= 0.9 * min(truth, phase["tcp_ms"])
+        assert phase["loaded_ms"] >= 0.9 * min(truth, phase["tcp_ms"])
         for way, link in (("down", DOWN), ("up", UP)):
             goodput = phase[f"goodput_{way}_bps"]
             assert (goodput is not None) == (way in ways)
             if len(ways) == 1 and goodput is not None:
-                assert 0.85 * link.mbps <= goodput / 1e6 <= link.mbps
+                # An ACK that fills a hole acknowledges a window at once, part of it of the time before.
+                assert 0.85 * link.mbps <= goodput / 1e6 <= 1.05 * link.mbps
 
 
 def test_with_queues_of_their_own_new_connections_do_not_wait(tmp_path: Path) -> None:
@@ -111,7 +120,8 @@ def test_the_drafts_interval_takes_as_many_of_them(tmp_path: Path) -> None:
     assert draft["connections"] == pytest.approx(draft["seconds"] / 5, abs=1)
     assert draft["goodput_confidence"] == "high", "the path is steady"
     assert consistent(draft)
-    assert near(draft["tcp_ms"], deployed["tcp_ms"]), "the same queue"
+    assert like_the_queue(draft, RTT_MS + 100), "the queue of the link, full"
+    assert like_the_queue(deployed, RTT_MS + 100)
 
 
 NGINX = """
@@ -173,7 +183,7 @@ def test_a_server_of_others_is_measured_as_well(tmp_path: Path) -> None:
     assert code == 0, result
     for phase, way in zip(result["phases"], ("down", "up"), strict=True):
         assert consistent(phase)
-        assert near(phase["tcp_ms"], true_ms(made, queues, phase, way)), phase
+        assert like_the_queue(phase, true_ms(made, queues, phase, way)), phase
 
 
 @pytest.mark.parametrize(

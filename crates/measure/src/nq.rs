@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hyper::body::Bytes;
 use hyper::server::conn::{http1, http2};
@@ -25,7 +25,6 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::load::{LOOK, random_block};
-use crate::server::INTRODUCTION;
 use crate::socket::{TLS_UNSENT_BYTES, keep_unsent_short, plain};
 use crate::tls::HTTP2;
 use crate::wire::keys::random;
@@ -40,6 +39,9 @@ const MAX_STREAMS: u32 = 128;
 /// Window of a stream and of a connection for uploads. What arrives is thrown away at once, so it costs no memory; 1 Gbit/s
 /// over 30 ms needs it.
 const WINDOW: u32 = 4 << 20;
+/// Until TLS is done, and until a request of HTTP/1.1 is there: with two lost packets a handshake behind a full queue takes more than
+/// 3 s. As long as the client waits.
+const OPENING: Duration = Duration::from_secs(10);
 /// Of a request's header: more than a browser sends.
 const MAX_HEADER: u32 = 16 << 10;
 
@@ -116,7 +118,7 @@ async fn serve(
     kernel.set_nodelay(true)?;
     place.keep_unsent(keep_unsent_short(&kernel)?);
     let socket = tokio::net::TcpStream::from_std(socket)?;
-    let mut sealed = timeout(INTRODUCTION, tls.accept(socket)).await??;
+    let mut sealed = timeout(OPENING, tls.accept(socket)).await??;
     let session = sealed.get_mut().1;
     session.set_buffer_limit(Some(TLS_UNSENT_BYTES));
     let speaks_http2 = session.alpn_protocol() == Some(HTTP2);
@@ -141,7 +143,7 @@ async fn serve(
     } else {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(INTRODUCTION)
+            .header_read_timeout(OPENING)
             .max_buf_size(MAX_HEADER as usize)
             .serve_connection(io, service);
         watched(connection, http1::Connection::graceful_shutdown, &kernel, &place).await;

@@ -147,6 +147,8 @@ pub struct PhaseOutcome {
     pub goodput_up_bps: Option<f64>,
     /// How sure it is that the path was full.
     pub goodput_confidence: Confidence,
+    /// Probes that were given up, by this end after 10 s or by the server; they count with that time.
+    pub failed: usize,
     /// Connections with a load at the end.
     pub connections: usize,
     /// How long it took.

@@ -30,7 +30,7 @@ use session::Session;
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
 /// Until a connection has said what it is, and proved it.
-pub const INTRODUCTION: Duration = Duration::from_secs(3);
+const INTRODUCTION: Duration = Duration::from_secs(3);
 /// Connections at a time that have not yet proved what they are.
 const MAX_STRANGERS: usize = 64;
 /// Of one address: a client opens at most 16 streams at once. So one host alone keeps no other one out.

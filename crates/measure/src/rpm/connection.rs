@@ -3,7 +3,7 @@
 //! Nothing is resumed, and nothing of an earlier connection is used again, so that each foreign probe takes all round trips.
 
 use std::convert::Infallible;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -60,6 +60,23 @@ pub enum Trouble {
     /// Nothing came.
     #[error("no answer in {} s", WAIT.as_secs())]
     Silent,
+}
+
+impl Trouble {
+    /// Whether packets were kept or lost for too long, and nothing was refused.
+    pub fn is_lost(&self) -> bool {
+        match self {
+            Trouble::Silent | Trouble::Http(_) => true,
+            Trouble::Socket(e) => matches!(
+                e.kind(),
+                ErrorKind::TimedOut
+                    | ErrorKind::UnexpectedEof
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::BrokenPipe
+            ),
+            _ => false,
+        }
+    }
 }
 
 /// The body of a request.

@@ -194,6 +194,7 @@ impl<'a> Test<'a> {
             goodput_down_bps: goodput(Direction::Down),
             goodput_up_bps: goodput(Direction::Up),
             goodput_confidence: rule.goodput_confidence(),
+            failed: seen.failed.load(Relaxed),
             connections: locked(&seen.loads).len(),
             seconds: seen.now_s(),
             from_unix_s: real - window_s.min(seen.now_s()),
@@ -279,10 +280,7 @@ impl<'a> Test<'a> {
                 let server = self.server.clone();
                 tasks.spawn(async move {
                     if let Err(why) = foreign(&server, &to, &seen).await {
-                        // One that has waited for too long counts with its time; what refuses is no path.
-                        if !matches!(why, Trouble::Silent) {
-                            seen.end("a probe", &why);
-                        }
+                        seen.end("a probe", &why);
                     }
                     seen.open.fetch_sub(1, Relaxed);
                 });

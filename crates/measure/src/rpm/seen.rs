@@ -1,6 +1,6 @@
 //! What a phase sees while it runs: its loads, its probes, and why it cannot go on.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -24,6 +24,8 @@ pub struct Seen {
     pub ended: Mutex<Option<String>>,
     /// Probes with a connection of their own under way.
     pub open: AtomicUsize,
+    /// Probes that were given up.
+    pub failed: AtomicUsize,
     /// Connections with a load that are open.
     pub loads: Mutex<Vec<Loaded>>,
     /// Connections for loads that were begun, by `Direction`.
@@ -34,8 +36,8 @@ impl Seen {
     /// Of a phase that begins now.
     pub fn new() -> Arc<Seen> {
         let (trips, ended, open) = Default::default();
-        let (loads, opened) = Default::default();
-        Arc::new(Seen { begun: Instant::now(), trips, ended, open, loads, opened })
+        let (failed, loads, opened) = Default::default();
+        Arc::new(Seen { begun: Instant::now(), trips, ended, open, failed, loads, opened })
     }
 
     /// Seconds from its beginning.
@@ -87,9 +89,19 @@ impl Note for Probe<'_> {
 /// A probe with a connection of its own.
 pub async fn foreign(server: &Server, to: &Configuration, seen: &Seen) -> Result<(), Trouble> {
     let probe = Probe::of(seen);
-    let mut connection = server.open(&probe).await?;
-    probe.begin(Kind::Http);
-    small(&mut connection.requests, &to.small).await?;
+    let trips = async {
+        let mut connection = server.open(&probe).await?;
+        probe.begin(Kind::Http);
+        small(&mut connection.requests, &to.small).await.map(drop)
+    };
+    match trips.await {
+        Ok(()) => {}
+        // A queue or a loss kept it until one of both ends gave up: it counts with the time until then.
+        Err(why) if why.is_lost() => {
+            seen.failed.fetch_add(1, Relaxed);
+        }
+        Err(why) => return Err(why),
+    }
     probe.end();
     Ok(())
 }
@@ -100,7 +112,10 @@ pub async fn own(mut requests: SendRequest<Content>, to: Configuration, seen: Ar
     probe.begin(Kind::Loaded);
     match small(&mut requests, &to.small).await {
         Ok(_) => probe.end(),
-        Err(Trouble::Silent) => {}
+        Err(Trouble::Silent) => {
+            seen.failed.fetch_add(1, Relaxed);
+            probe.end();
+        }
         Err(why) => seen.end("a probe", &why),
     }
 }
