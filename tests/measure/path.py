@@ -168,10 +168,7 @@ class Measured(Testbed):
 
     def measure(self, *words: str, timeout_s: float = TIMEOUT_S) -> tuple[int, dict[str, Any]]:
         """Exit code and result of a client."""
-        client = self.client(*words)
-        out, errors = client.communicate(timeout=timeout_s)
-        assert out, errors
-        return client.returncode, json.loads(out)
+        return ended(self.client(*words), timeout_s)
 
 
 class MeasuredPath(Measured):
@@ -217,6 +214,13 @@ class MeasuredPath(Measured):
         """True waits while a phase was measured."""
         begin, end = (phase[key] - self.zero_unix_s for key in ("from_unix_s", "until_unix_s"))
         return queue.waits_ms(begin, end)
+
+
+def ended(client: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tuple[int, Any]:
+    """Exit code and result of a client, when it ends."""
+    out, errors = client.communicate(timeout=timeout_s)
+    assert out, errors
+    return client.returncode, json.loads(out)
 
 
 def printed_pin(server: subprocess.Popen[str]) -> str:

@@ -3,14 +3,12 @@ server serves on afterwards."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from path import ADDRESSES, Link, MeasuredPath, near, p95
+from path import ADDRESSES, Link, MeasuredPath, ended, near, p95
 from requirements import require
 
 from unbloat.lab.testbed import TIMEOUT_S, until
@@ -41,17 +39,10 @@ def client(made: MeasuredPath, *words: str) -> subprocess.Popen[str]:
     return made.start("client", made.program, made.server, "--protocol", "iperf3", "--json", *words)
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, Any]:
-    """Its exit code and result."""
-    out, errors = process.communicate(timeout=MAX_S)
-    assert out, errors
-    return process.returncode, json.loads(out)
-
-
 def test_the_added_delay_of_each_phase_is_that_of_the_queues(tmp_path: Path) -> None:
     with MeasuredPath(tmp_path, UP, DOWN) as made:
         server = serve(made)
-        code, result = ended(client(made, "--cc", "cubic"))
+        code, result = ended(client(made, "--cc", "cubic"), MAX_S)
         assert server.poll() is None, "the server is alive"
         until(lambda: listens(made), TIMEOUT_S, every_s=0.1)
         queues = made.queues()

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from path import ADDRESSES, Link, MeasuredPath
+from path import ADDRESSES, Link, MeasuredPath, ended
 from requirements import require
 
 from unbloat.lab.testbed import TIMEOUT_S, until
@@ -33,13 +33,6 @@ def rpm(made: MeasuredPath, *words: str, pin: bool = True) -> subprocess.Popen[s
     trusted = ("--pin", made.pin) if pin else ()
     target = f"{made.server}:{PORT}"
     return made.start("client", made.program, "rpm", target, *trusted, "--json", *words)
-
-
-def ended(client: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tuple[int, Any]:
-    """Its exit code and result."""
-    out, errors = client.communicate(timeout=timeout_s)
-    assert out, errors
-    return client.returncode, json.loads(out)
 
 
 def consistent(phase: dict[str, Any]) -> bool:

@@ -221,8 +221,6 @@ struct Output {
     capture: Option<PathBuf>,
 }
 
-/// Of HTTPS: RFC 9110 section 4.2.2.
-const HTTPS: u16 = 443;
 /// Longest session: the longest test with 90 s to spare.
 const SESSION_S: u32 = 150;
 /// Loaded phases in one session: 17 s each, drained queue and all.
@@ -298,7 +296,7 @@ fn serve(args: &ServeArgs) -> Result<u8, End> {
     if let Some(nq) = nq {
         let address = nq.address().map_err(failed)?;
         nq.start().map_err(failed)?;
-        println!("RPM: https://{}{CONFIGURATION}", named(address, HTTPS));
+        println!("RPM: https://{}{CONFIGURATION}", named(address, rpm::HTTPS));
     }
     // A program that waits for this line reads a pipe.
     io::stdout().flush().map_err(failed)?;

@@ -30,7 +30,7 @@ use crate::seen::Phase;
 use crate::tls::Trust;
 
 /// Of HTTPS: RFC 9110 section 4.2.2.
-const HTTPS: u16 = 443;
+pub const HTTPS: u16 = 443;
 
 /// An interval of the algorithm, and how long a test with it may take.
 #[derive(Clone, Copy, Debug)]

@@ -13,9 +13,26 @@ pub const MAX_STREAMS: usize = 16;
 const GAIN: f64 = 0.05;
 /// So many intervals in a row without gain: one may be chance.
 const WITHOUT_GAIN: u32 = 2;
-/// MAD and SDT of the draft.
-const AVERAGED: usize = 4;
+/// MAD of the draft: intervals of a moving average, and averages that are compared.
+pub const AVERAGED: usize = 4;
+/// SDT of the draft.
 const STEADY: f64 = 0.05;
+
+/// Mean of the last MAD values, or of as many as there are.
+pub fn moving_average(values: &[f64]) -> f64 {
+    let latest = &values[values.len().saturating_sub(AVERAGED)..];
+    latest.iter().sum::<f64>() / latest.len() as f64
+}
+
+/// Whether the standard deviation of the last MAD averages is below SDT of the latest one.
+pub fn is_steady(averages: &[f64]) -> bool {
+    let Some(at) = averages.len().checked_sub(AVERAGED) else { return false };
+    let last = &averages[at..];
+    let mean = last.iter().sum::<f64>() / AVERAGED as f64;
+    let variance = last.iter().map(|a| (a - mean).powi(2)).sum::<f64>() / AVERAGED as f64;
+    let latest = last[AVERAGED - 1];
+    latest > 0.0 && variance.sqrt() < STEADY * latest
+}
 
 /// What to do after an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +72,7 @@ impl Saturation {
     /// Takes the goodput of an interval, bit/s.
     pub fn interval(&mut self, goodput: f64) -> Advice {
         self.goodputs.push(goodput);
-        let latest = &self.goodputs[self.goodputs.len().saturating_sub(AVERAGED)..];
-        self.averages.push(latest.iter().sum::<f64>() / latest.len() as f64);
+        self.averages.push(moving_average(&self.goodputs));
         if self.growing {
             let gained = goodput > self.best * (1.0 + GAIN);
             self.best = self.best.max(goodput);
@@ -67,16 +83,7 @@ impl Saturation {
             }
             self.growing = false;
         }
-        if self.is_steady() { Advice::Measure } else { Advice::Wait }
-    }
-
-    fn is_steady(&self) -> bool {
-        let Some(at) = self.averages.len().checked_sub(AVERAGED) else { return false };
-        let last = &self.averages[at..];
-        let mean = last.iter().sum::<f64>() / AVERAGED as f64;
-        let variance = last.iter().map(|a| (a - mean).powi(2)).sum::<f64>() / AVERAGED as f64;
-        let latest = last[AVERAGED - 1];
-        latest > 0.0 && variance.sqrt() < STEADY * latest
+        if is_steady(&self.averages) { Advice::Measure } else { Advice::Wait }
     }
 }
 

@@ -125,8 +125,9 @@ impl Configuration {
         let [authority, others @ ..] = authorities.as_slice() else {
             return Err(NoConfiguration::Hosts);
         };
-        let where_to =
-            |one: &Authority| (one.host().to_ascii_lowercase(), one.port_u16().unwrap_or(443));
+        let where_to = |one: &Authority| {
+            (one.host().to_ascii_lowercase(), one.port_u16().unwrap_or(super::HTTPS))
+        };
         if others.len() + 1 < NAMES.len()
             || others.iter().any(|one| where_to(one) != where_to(authority))
         {

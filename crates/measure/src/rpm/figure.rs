@@ -11,7 +11,7 @@ use serde::Serialize;
 /// TMP: the share of the lowest round trips.
 const KEPT: f64 = 0.95;
 /// Milliseconds of a minute.
-const MINUTE_MS: f64 = 60_000.0;
+pub const MINUTE_MS: f64 = 60_000.0;
 
 /// A round trip: when it began, and when it ended; seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,10 +8,8 @@
 
 use serde::Serialize;
 
-/// MAD: intervals of a moving average, and averages that are compared.
-pub const AVERAGED: usize = 4;
-/// SDT.
-const TOLERANCE: f64 = 0.05;
+pub use crate::saturation::AVERAGED;
+use crate::saturation::{is_steady, moving_average};
 
 /// How sure a figure is, in the draft's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -66,12 +64,11 @@ impl Rule {
     pub fn interval(&mut self, bytes: &[f64], rpm: Option<f64>) -> Stage {
         for ((all, averages), new) in self.bytes.iter_mut().zip(&mut self.averages).zip(bytes) {
             all.push(*new);
-            let latest = &all[all.len().saturating_sub(AVERAGED)..];
-            averages.push(latest.iter().sum::<f64>() / latest.len() as f64);
+            averages.push(moving_average(all));
         }
         let intervals = self.bytes.first().map_or(0, Vec::len);
         if self.goodput.is_none() {
-            if self.averages.iter().all(|averages| is_stable(averages)) {
+            if self.averages.iter().all(|averages| is_steady(averages)) {
                 self.goodput = Some(Confidence::High);
             } else if intervals >= self.limit {
                 let of = if intervals < AVERAGED { Confidence::Low } else { Confidence::Medium };
@@ -94,7 +91,7 @@ impl Rule {
     fn is_responsiveness_stable(&self) -> bool {
         let latest = &self.responsiveness[self.responsiveness.len().saturating_sub(AVERAGED)..];
         // An interval without a probe is no interval without delay.
-        latest.iter().copied().collect::<Option<Vec<f64>>>().is_some_and(|all| is_stable(&all))
+        latest.iter().copied().collect::<Option<Vec<f64>>>().is_some_and(|all| is_steady(&all))
     }
 
     /// Intervals until it is over, at most.
@@ -120,15 +117,6 @@ impl Rule {
         };
         own.min(self.goodput_confidence())
     }
-}
-
-fn is_stable(averages: &[f64]) -> bool {
-    let Some(at) = averages.len().checked_sub(AVERAGED) else { return false };
-    let last = &averages[at..];
-    let mean = last.iter().sum::<f64>() / AVERAGED as f64;
-    let variance = last.iter().map(|a| (a - mean).powi(2)).sum::<f64>() / AVERAGED as f64;
-    let latest = last[AVERAGED - 1];
-    latest > 0.0 && variance.sqrt() < TOLERANCE * latest
 }
 
 #[cfg(test)]

@@ -14,11 +14,11 @@ use tokio::time::{sleep, sleep_until};
 
 use super::configuration::Configuration;
 use super::connection::{Server, Trouble, small};
-use super::figure::Kind;
+use super::figure::{Kind, MINUTE_MS};
 use super::load::Loaded;
 use super::rule::{AVERAGED, Rule, Stage};
 use super::seen::{Seen, foreign, own};
-use super::{Look, Options, Outcome, PhaseOutcome, Variant};
+use super::{HTTPS, Look, Options, Outcome, PhaseOutcome, Variant};
 use crate::channel::locked;
 use crate::client::{Failure, connect};
 use crate::load::{LOOK, random_block};
@@ -85,7 +85,7 @@ impl<'a> Test<'a> {
         let configuration =
             Configuration::of(&text).map_err(|e| Failure::Refused(e.to_string()))?;
         let authority = &configuration.authority;
-        let (name, port) = (authority.host(), authority.port_u16().unwrap_or(443));
+        let (name, port) = (authority.host(), authority.port_u16().unwrap_or(HTTPS));
         let at = configuration.endpoint.as_deref().unwrap_or(name);
         self.server = server_at(self.options, at, port, name)?;
         let (rtt_ms, unloaded_rpm) = self.unloaded(&configuration).await.map_err(failed)?;
@@ -124,7 +124,7 @@ impl<'a> Test<'a> {
         }
         let trips = locked(&seen.trips);
         let foreign_ms = trips.figure(0.0, f64::MAX).foreign_ms();
-        Ok((trips.least_ms(Kind::Tcp), foreign_ms.map(|ms| 60_000.0 / ms)))
+        Ok((trips.least_ms(Kind::Tcp), foreign_ms.map(|ms| MINUTE_MS / ms)))
     }
 
     /// One phase, and why the test cannot go on after it.
