@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test random-tests bench front front-lab fairness-lab never-worse kernels congestion-control measure-evidence docs install clean
+.PHONY: demo test random-tests bench claims front front-lab fairness-lab never-worse kernels congestion-control measure-evidence docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -27,6 +27,12 @@ front:
 	.venv/bin/unbloat reproduce fairness --store docs/generated/fairness.jsonl --page docs/generated/fairness.md
 	.venv/bin/unbloat reproduce front --half $(HALF) --traces $(UNBLOAT_SHARED)/traces \
 		--store docs/generated/front.jsonl --page docs/generated/front.md
+
+# Every claim with all its seeds, ten minutes. Resumes; a claim whose first seed gives what is stored is not run again.
+claims:
+	./setup --tests
+	.venv/bin/unbloat reproduce --traces $(UNBLOAT_SHARED)/traces --store docs/generated/claims.jsonl
+	UNBLOAT_BLESS=1 .venv/bin/python -m pytest -q tests/reproduce/test_written_tables.py
 
 # Six links of the front on the kernel's own TCP with unbloat-agent, twenty minutes, as root. Resumes. REPEAT=3: three runs each.
 REPEAT ?= 1

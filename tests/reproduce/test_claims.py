@@ -11,8 +11,10 @@ from made_claims import FIGURE, Writer
 from typer.testing import CliRunner
 
 from unbloat import _native
-from unbloat.claims.claim import MARKS, Claim, claims, read_claim, scenario_directory
-from unbloat.claims.reproduce import FIGURE_FAILED, FIGURE_PASSED, SHOWN, examine, reproduce
+from unbloat.claims.claim import Claim, claims, read_claim, scenario_directory
+from unbloat.claims.figure import IN_A_SOURCE, MARKS
+from unbloat.claims.judge import FIGURE_FAILED, FIGURE_PASSED, SHOWN
+from unbloat.claims.reproduce import examine, reproduce
 from unbloat.cli.arguments import app
 from unbloat.errors import UnbloatError
 
@@ -36,12 +38,13 @@ def test_every_scenario_file_is_valid_and_every_claim_in_one_can_be_read(path: P
     read_claim(path)
 
 
-def test_every_bounded_value_has_a_control_and_no_recalled_figure_is_printed() -> None:
+def test_every_bounded_figure_has_a_control_and_only_what_a_source_says_is_printed_as_such() -> (
+    None
+):
     for claim in claims():
         for figure in claim.figures:
-            bounded = figure.least is not None or figure.most is not None
-            assert not bounded or figure.relation != "value" or figure.control is not None, claim.id
-            assert figure.mark != "recalled" or figure.paper is None, claim.id
+            assert not figure.bounds.stated or figure.control is not None, claim.id
+            assert figure.paper is None or figure.mark in IN_A_SOURCE, claim.id
             assert figure.mark in MARKS
 
 
@@ -64,7 +67,8 @@ def test_a_figure_whose_control_lies_in_the_bounds_too_does_not_hold(written: Wr
 def test_a_figure_outside_its_bounds_does_not_hold_and_a_reason_on_record_is_no_surprise(
     written: Writer,
 ) -> None:
-    claim = read_claim(written('min = "100 ms"', 'max = "60 ms"\nreason = "it is known"'))
+    excused = 'max = "60 ms"\nreason = "it is known"\nregression = { min = "100 ms", max = "10 s" }'
+    claim = read_claim(written('min = "100 ms"', excused))
     assert claim is not None
     (outcome,) = examine(claim)
     assert (outcome.state, outcome.note, outcome.surprising) == (
@@ -72,6 +76,23 @@ def test_a_figure_outside_its_bounds_does_not_hold_and_a_reason_on_record_is_no_
         "it is known",
         False,
     )
+
+
+def test_a_known_failure_that_leaves_its_regression_bounds_is_a_surprise(written: Writer) -> None:
+    excused = 'max = "60 ms"\nreason = "it is known"\nregression = { max = "100 ms" }'
+    claim = read_claim(written('min = "100 ms"', excused))
+    assert claim is not None
+    (outcome,) = examine(claim)
+    assert (outcome.state, outcome.drifted, outcome.surprising) == (FIGURE_FAILED, True, True)
+    assert outcome.note == "outside of its regression bounds; it is known"
+
+
+def test_a_reason_without_a_failure_is_a_surprise(written: Writer) -> None:
+    excused = 'min = "100 ms"\nreason = "it was known"\nregression = { max = "60 ms" }'
+    claim = read_claim(written('min = "100 ms"', excused))
+    assert claim is not None
+    (outcome,) = examine(claim)
+    assert (outcome.state, outcome.surprising) == (FIGURE_PASSED, True)
 
 
 def test_a_figure_without_bounds_is_shown(written: Writer) -> None:
@@ -83,7 +104,7 @@ def test_a_figure_without_bounds_is_shown(written: Writer) -> None:
 def test_two_runs_can_be_related(written: Writer) -> None:
     more = FIGURE.replace(
         'min = "100 ms"', 'as = "RELATION"\nagainst = { run = { queue = "shallow" } }'
-    )
+    ).replace('control = { run = { queue = "shallow" } }\n', "")
     for relation in ("ratio", "change", "difference"):
         claim = read_claim(written(more=more.replace("RELATION", relation)))
         assert claim is not None
@@ -117,6 +138,32 @@ MISTAKES = [
         "claim.mark: there is no 'guessed'; there are seed, found",
     ),
     ('control = { run = { queue = "shallow" } }\n', "", "figure.0.control is missing"),
+    (
+        'control = { run = { queue = "shallow" } }',
+        'control = { run = { queue = "deep" } }',
+        "figure.0.control is the judged run itself",
+    ),
+    (
+        'why = "it is made up"',
+        'as = "ratio"\nagainst = { run = { queue = "shallow" } }\nwhy = "it is made up"',
+        "figure.0.control is the run that the figure is related to",
+    ),
+    (
+        'control = { run = { queue = "shallow" } }',
+        'control = { run = { queue = "shallow", rate = "high" } }',
+        "figure.0.control differs in queue and rate; one named setting is enough",
+    ),
+    ('why = "it', 'reason = "known"\nwhy = "it', "`reason` and `regression` belong together"),
+    (
+        'why = "it',
+        'paper = "100 ms"\nwhy = "it',
+        "a figure marked own is not in the source; write it as `expected`",
+    ),
+    (
+        'group = "made up"',
+        'group = "made up"\nopen = "rate"',
+        "claim.open: the sweep has no 'rate'",
+    ),
     ('mark = "own"', 'mark = "recalled"', None),
     ('min = "100 ms"', 'min = "100 miles"', "'100 miles' is no bound"),
     ('why = "it', 'as = "sum"\nwhy = "it', "figure.0.as: there is no 'sum'"),
@@ -175,8 +222,8 @@ def test_json_has_a_row_per_figure(made_up: Claim) -> None:
     assert row["claim"] == "made-up"
     assert row["state"] == FIGURE_PASSED
     assert set(row) >= {
-        "claim", "title", "source", "mark", "figure", "metric", "relation", "paper", "value", "min", "max", "why",
-        "control", "state", "note",
+        "claim", "title", "source", "mark", "chosen_after", "figure", "metric", "relation", "run", "against", "paper", "expected",
+        "value", "half_interval", "seeds", "min", "max", "why", "control", "control_half_interval", "state", "note", "drifted",
     }  # fmt: skip
     assert isinstance(row["value"], float)
 

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 from unbloat.claims import reproduce_in_lab as reproduce_lab
 from unbloat.claims.claim import claims, read_claim
+from unbloat.claims.judge import Outcome
 from unbloat.claims.lab_settings import Tolerance, tolerance
 from unbloat.claims.page import write_page
-from unbloat.claims.reproduce import Outcome, reproduce
+from unbloat.claims.reproduce import reproduce
 from unbloat.claims.reproduce_in_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
 from unbloat.cli.arguments import app
 from unbloat.errors import LabError, UnbloatError

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from unbloat.claims.claim import Picked, read_claim
+from unbloat.claims.claim import read_claim
+from unbloat.claims.figure import Picked
 from unbloat.claims.measure import measure
 from unbloat.claims.reproduce import examine
 from unbloat.claims.uplink_estimate import estimate_error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from unbloat.claims.claim import Picked
+from unbloat.claims.figure import Picked
 from unbloat.claims.uplink_estimate import estimate_error
 from unbloat.errors import UnbloatError
 from unbloat.run.figures import Figures, Statistics, statistics

@@ -12,10 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unbloat.claims.claim import MARKS, Claim, Picked
-from unbloat.claims.reproduce import FIGURE_FAILED, FIGURE_PASSED, SHOWN, SKIPPED, Outcome, TableRow
+from unbloat.claims.claim import Claim
+from unbloat.claims.figure import MARKS, Picked
+from unbloat.claims.judge import FIGURE_FAILED, FIGURE_PASSED, SHOWN, SKIPPED, Outcome
+from unbloat.claims.repetition import Row
 from unbloat.claims.reproduce_in_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
-from unbloat.claims.words import bounds_text, difference_text, state_text, value_text
+from unbloat.claims.words import (
+    bounds_text,
+    difference_text,
+    mark_text,
+    open_text,
+    spread_text,
+    state_text,
+    value_text,
+    verdict_text,
+)
 from unbloat.report.write import ReportInfo, render_plain, save
 from unbloat.scenario.expectations import unit_text
 from unbloat.text.format import NOTHING
@@ -23,8 +34,8 @@ from unbloat.version import __version__
 
 # Order of the counts, with what each says of a figure.
 STATES = {
-    FIGURE_PASSED: "within bounds stated beforehand, and the control is not",
-    FIGURE_FAILED: "outside the bounds, or the control is inside as well",
+    FIGURE_PASSED: "the whole interval lies within bounds stated beforehand, and none of the control's",
+    FIGURE_FAILED: "not wholly within the bounds, or the control reaches into them",
     SHOWN: "without bounds: measured and shown",
     SKIPPED: "not run: a trace is not there",
 }
@@ -56,8 +67,10 @@ class Line:
     name: str
     state: str
     mark: str
+    chosen_after: str
     metric: str
     paper: str
+    expected: str
     ours: str
     bounds: str
     control: str
@@ -71,6 +84,11 @@ class Block:
     """A claim as the page shows it."""
 
     claim: Claim
+    title: str
+    """With the number of figures that fail."""
+    opened: str
+    """What the source leaves open, and where all figures hold."""
+    seeds: int
     lines: list[Line]
     runs: Cells | None
 
@@ -83,6 +101,11 @@ class Block:
             for state in (FIGURE_FAILED, SKIPPED, FIGURE_PASSED, SHOWN)
             if state_text(state) in states
         )
+
+    @property
+    def computed(self) -> bool:
+        """Whether any of its figures is expected by something other than the source."""
+        return any(line.expected != NOTHING for line in self.lines)
 
     @property
     def in_lab(self) -> bool:
@@ -148,9 +171,14 @@ def by_claim(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 def block(outcomes: Sequence[Outcome]) -> Block:
     """One claim."""
-    claim = outcomes[0].claim
+    claim, opened = outcomes[0].claim, outcomes[0].opened
     return Block(
-        claim, [line(outcome) for outcome in outcomes], table_cells(claim, outcomes[0].table)
+        claim,
+        verdict_text(claim.title, outcomes),
+        "" if opened is None else open_text(opened),
+        max((one.measured.count for one in outcomes if one.measured is not None), default=0),
+        [line(outcome) for outcome in outcomes],
+        table_cells(claim, outcomes[0].table),
     )
 
 
@@ -160,12 +188,14 @@ def line(outcome: Outcome) -> Line:
     return Line(
         figure.name,
         state_text(outcome.state),
-        figure.mark,
+        mark_text(figure),
+        figure.chosen_after or "",
         f"{figure.of.metric}{'' if figure.relation == 'value' else f', {figure.relation} of two runs'}",
-        figure.paper or "–",
-        unbroken(value_text(figure, outcome.value)),
+        figure.paper or NOTHING,
+        figure.expected or NOTHING,
+        unbroken(spread_text(figure, outcome.measured)),
         unbroken(bounds_text(figure)),
-        unbroken(value_text(figure, outcome.control)) if figure.control is not None else "–",
+        unbroken(spread_text(figure, outcome.control_measured)) if figure.control else NOTHING,
         figure.why,
         outcome.note,
         None if outcome.lab is None else lab_cell(outcome.lab),
@@ -188,7 +218,7 @@ def unbroken(text: str) -> str:
     return re.sub(r" (?=[×%A-Za-z])(?!to )|(?<=[≥≤]) ", "\u00a0", text)
 
 
-def table_cells(claim: Claim, rows: Sequence[TableRow]) -> Cells | None:
+def table_cells(claim: Claim, rows: Sequence[Row]) -> Cells | None:
     """All runs of a claim in text: headings, and a line per run."""
     if not rows:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from unbloat.claims.claim import Figure, Picked
+from unbloat.claims.figure import Figure, Picked
 from unbloat.claims.measure import measure
 from unbloat.errors import UnbloatError
 from unbloat.run.run import Run
@@ -27,13 +27,6 @@ def picks(figure: Figure) -> list[Picked]:
     return [
         pick for pick in (figure.of, figure.against, figure.control, figure.control_against) if pick
     ]
-
-
-def within(figure: Figure, value: float) -> bool:
-    """Whether a value lies within the bounds."""
-    return (figure.least is None or value >= figure.least) and (
-        figure.most is None or value <= figure.most
-    )
 
 
 def related(

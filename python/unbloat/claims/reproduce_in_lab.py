@@ -15,7 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from unbloat.claims.claim import Claim, Figure, Picked
+from unbloat.claims.claim import Claim
+from unbloat.claims.figure import Figure, Picked
 from unbloat.claims.lab_settings import LabFigure, LabTable
 from unbloat.claims.relate import related
 from unbloat.errors import LabError, ScenarioError
@@ -105,7 +106,7 @@ def bounds(figure: Figure) -> tuple[float | None, float | None]:
     own = figure.lab
     if own is not None and (own.least is not None or own.most is not None):
         return own.least, own.most
-    return figure.least, figure.most
+    return figure.bounds.least, figure.bounds.most
 
 
 @dataclass

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unbloat.claims.reproduce import FIGURE_FAILED, FIGURE_PASSED, SHOWN, SKIPPED, Outcome
+from unbloat.claims.judge import FIGURE_FAILED, FIGURE_PASSED, SHOWN, SKIPPED, Outcome
 from unbloat.claims.reproduce_in_lab import AGREES, DIFFERS, FAILED, NOT_RUN, LabOutcome
-from unbloat.claims.words import bounds_text, difference_text, state_text, value_text
+from unbloat.claims.words import (
+    bounds_text,
+    difference_text,
+    mark_text,
+    open_text,
+    spread_text,
+    state_text,
+    value_text,
+    verdict_text,
+)
 from unbloat.text.format import plural
 from unbloat.text.terminal import Terminal, left
 
@@ -25,21 +34,24 @@ def outcomes_screen(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.claim is not last:
             last = outcome.claim
-            terminal.line()
-            terminal.line(terminal.style(last.title, "bold"))
-            terminal.line(terminal.style(f"  {last.id} · {last.source} · {last.mark}", "dim"))
+            heading(terminal, [one for one in outcomes if one.claim is last])
         figure = outcome.figure
         terminal.line(
             f"  {terminal.style(left(state_text(outcome.state), 9), *STYLE[outcome.state])} {figure.name}"
         )
-        parts = [f"ours {value_text(figure, outcome.value)}"]
+        parts = [f"ours {spread_text(figure, outcome.measured)}"]
+        if figure.expected:
+            parts.insert(0, f"expected {figure.expected}")
         if figure.paper:
             parts.insert(0, f"paper {figure.paper}")
-        if figure.least is not None or figure.most is not None:
+        if figure.bounds.stated:
             parts.append(f"bounds {bounds_text(figure)}")
         if figure.control is not None:
-            parts.append(f"control {value_text(figure, outcome.control)}")
+            parts.append(f"control {spread_text(figure, outcome.control_measured)}")
+        parts.append(mark_text(figure))
         terminal.wrapped(" · ".join(parts), " " * 12, " " * 12)
+        if figure.chosen_after:
+            terminal.wrapped(f"chosen after a run: {figure.chosen_after}", " " * 12, " " * 12)
         if outcome.note:
             terminal.wrapped(outcome.note, " " * 12, " " * 12)
         if outcome.lab is not None:
@@ -58,6 +70,18 @@ def outcomes_screen(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
     found = [outcome.lab for outcome in outcomes if outcome.lab is not None]
     if found:
         terminal.line(lab_counts(found))
+
+
+def heading(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
+    """A claim's title with its result, its source, and what the source leaves open."""
+    claim, opened = outcomes[0].claim, outcomes[0].opened
+    seeds = max((one.measured.count for one in outcomes if one.measured is not None), default=0)
+    repeated = f" · mean of {seeds} seeds ± half the 95 % interval" if seeds > 1 else ""
+    terminal.line()
+    terminal.line(terminal.style(verdict_text(claim.title, outcomes), "bold"))
+    terminal.line(terminal.style(f"  {claim.id} · {claim.source}{repeated}", "dim"))
+    if opened is not None:
+        terminal.wrapped(open_text(opened), "  ", "  ")
 
 
 def lab_lines(lab: LabOutcome, terminal: Terminal) -> None:

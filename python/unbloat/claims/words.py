@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from unbloat.claims.claim import Figure
+from collections.abc import Sequence
+
+from unbloat.claims.figure import Figure
+from unbloat.claims.judge import FIGURE_FAILED, FIGURE_PASSED, OpenParameter, Outcome
 from unbloat.claims.reproduce_in_lab import LabOutcome
+from unbloat.scenario.confidence import Spread
 from unbloat.scenario.expectations import unit_text
-from unbloat.text.format import NOTHING
+from unbloat.text.format import NOTHING, plural
 
 # State of a figure in JSON → what people read.
 STATE_WORDS = {"held": "pass", "not held": "fail"}
@@ -31,10 +35,49 @@ def value_text(figure: Figure, value: float | None) -> str:
     return unit_text(name, value)
 
 
+def spread_text(figure: Figure, found: Spread | None) -> str:
+    """A mean with half its 95 % interval, where seeds differ: `1.2 Mbit/s ± 0.1`."""
+    if found is None:
+        return NOTHING
+    text = value_text(figure, found.mean)
+    if not found.half:
+        return text
+    return f"{text} ± {half_text(figure, found)}"
+
+
+def half_text(figure: Figure, found: Spread) -> str:
+    """Half an interval in the unit of its figure."""
+    return value_text(figure, found.half).removeprefix("+")
+
+
+def verdict_text(title: str, outcomes: Sequence[Outcome]) -> str:
+    """A title that says at once how many of its figures fail."""
+    bounded = [one for one in outcomes if one.state in (FIGURE_PASSED, FIGURE_FAILED)]
+    failed = sum(one.state == FIGURE_FAILED for one in bounded)
+    return f"{title} ({failed} of {plural(len(bounded), 'figure')} fail)" if failed else title
+
+
+def mark_text(figure: Figure) -> str:
+    """Where a figure comes from, and whether something was chosen after a run."""
+    return figure.mark if figure.chosen_after is None else f"{figure.mark}, chosen after a run"
+
+
+def open_text(opened: OpenParameter) -> str:
+    """Where all figures hold at once."""
+    every = ", ".join(opened.values)
+    if not opened.satisfying:
+        held = "at none of them do all figures hold at once"
+    else:
+        held = f"all figures hold at once at {', '.join(opened.satisfying)}"
+    return f"The source leaves {opened.name} open. Of {every}, {held}; shown: {opened.shown}."
+
+
 def bounds_text(figure: Figure) -> str:
     """`0.8 to 1.2`, `at least 800 KB`."""
-    least = None if figure.least is None else value_text(figure, figure.least)
-    most = None if figure.most is None else value_text(figure, figure.most)
+    least, most = (
+        None if end is None else value_text(figure, end)
+        for end in (figure.bounds.least, figure.bounds.most)
+    )
     if least and most:
         return f"{least} to {most}"
     return f"≥ {least}" if least else f"≤ {most}" if most else "–"

@@ -455,11 +455,11 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="FILE.jsonl",
-            help="front, fairness: keeps every case, and goes on from it after an interruption.",
+            help="Keeps every claim or case, and goes on from it after an interruption.",
         ),
     ] = None,
     stored: Annotated[
-        bool, typer.Option("--stored", help="front, fairness: run nothing, show what is stored.")
+        bool, typer.Option("--stored", help="Run nothing, show what is stored.")
     ] = False,
     page: Annotated[
         Path | None,
@@ -487,10 +487,10 @@ def reproduce(
             half or "tuning", traces, store, page, stored, json, lab is not None, repeat or 1
         )
         raise typer.Exit((reproduce_front if names == ["front"] else reproduce_fairness)(given))
-    if half is not None or store is not None or stored or page is not None or repeat is not None:
-        raise typer.BadParameter(
-            "--half, --store, --stored, --page and --repeat are for front and fairness"
-        )
+    if half is not None or page is not None or repeat is not None:
+        raise typer.BadParameter("--half, --page and --repeat are for front and fairness")
+    if stored and (store is None or lab is not None):
+        raise typer.BadParameter("--stored needs --store, and cannot run the lab")
     from unbloat.cli.reproduce import ReproduceOptions, reproduce_claims
 
     options = ReproduceOptions(
@@ -501,6 +501,8 @@ def reproduce(
         traces=traces,
         jobs=jobs,
         lab=lab,
+        store=store,
+        stored=stored,
     )
     raise typer.Exit(reproduce_claims(options))
 

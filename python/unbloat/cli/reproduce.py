@@ -38,6 +38,8 @@ class ReproduceOptions:
     traces: Path | None
     jobs: int | None
     lab: Extent | None
+    store: Path | None
+    stored: bool
 
 
 def reproduce_claims(options: ReproduceOptions) -> int:
@@ -51,6 +53,8 @@ def reproduce_claims(options: ReproduceOptions) -> int:
             lab=options.lab,
             traces=options.traces,
             jobs=options.jobs,
+            store=options.store,
+            stored=options.stored,
             progress=progress,
             lab_progress=LabProgress(progress, lab_progress),
         )

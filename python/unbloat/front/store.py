@@ -58,6 +58,11 @@ class Store:
         with self.path.open("a", encoding="utf-8") as out:
             out.write(json.dumps(line, ensure_ascii=False) + "\n")
 
+    def sort(self) -> None:
+        """The lines by their names, here and in the file."""
+        self.lines = dict(sorted(self.lines.items()))
+        self._write()
+
     def _write(self) -> None:
         if self.path is None:
             return

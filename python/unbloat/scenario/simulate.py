@@ -22,7 +22,7 @@ from unbloat.run.tables import only_flows, pair
 from unbloat.scenario.expectations import checked, label_text
 from unbloat.scenario.scenario import Scenario, Source, source_of, value_text
 from unbloat.scenario.sweep import Labels, RunSet, Skipped
-from unbloat.scenario.traces import trace_texts
+from unbloat.scenario.traces import trace_texts, with_folders
 from unbloat.text.names import file_name
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def prepared(scenario: Given, options: RunOptions) -> Prepared:
         name, _ = _native.scenario_about(source.text)
     except _native.ScenarioError as error:
         raise ScenarioError(f"{source.prefix}{error}") from None
-    texts = trace_texts(named, (options.traces, source.directory))
+    texts = trace_texts(named, (*with_folders(options.traces), source.directory))
     made = [
         Job(
             source.text,

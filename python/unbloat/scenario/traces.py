@@ -1,6 +1,6 @@
 """Trace files for scenarios: where the text of a trace comes from, since the native side opens no file.
 
-A trace is `NAME`, or `NAME.csv`, in the given directory; a path of the scenario's `[traces]` also beside the scenario
+A trace is `NAME`, or `NAME.csv`, in the given directory or one of its folders; a path of the scenario's `[traces]` also beside the scenario
 file. What is not there is left out: the runs that name it are refused, the others go on.
 """
 
@@ -26,6 +26,14 @@ def trace_texts(
         if path is not None:
             found[name] = trace_text(path)
     return found
+
+
+def with_folders(directory: str | os.PathLike[str] | None) -> list[Path]:
+    """A directory of traces and its folders: collections are kept in a folder each."""
+    if directory is None:
+        return []
+    place = Path(directory)
+    return [place, *sorted(entry for entry in place.glob("*") if entry.is_dir())]
 
 
 def trace_text(path: Path) -> str:

@@ -1,0 +1,175 @@
+"""A claim simulated seed by seed: every figure and its control, once per seed.
+
+Runs of one seed are related to each other, so that two runs of a relation meet the same random numbers. A scenario whose
+figures are the same with its second seed draws none that matter, and is not repeated further. Each seed's runs are dropped
+before the next are made, since a matrix has hundreds.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from unbloat.claims.claim import Claim
+from unbloat.claims.figure import Figure, Picked
+from unbloat.claims.measure import measure
+from unbloat.claims.relate import folder, mean, picks, related
+from unbloat.scenario.simulate import RunOptions, simulate_all
+from unbloat.scenario.sweep import Labels, RunSet
+
+# Seeds of a scenario that draws random numbers: Student's t with nine degrees of freedom is 2.26, near the normal 1.96.
+SEEDS = 10
+# Where the source leaves nothing open.
+NOTHING_OPEN = ""
+# Significant digits that are stored: finer than any bound, and the same on every machine.
+DIGITS = 7
+
+Numbers = tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run in the table of a claim."""
+
+    labels: Labels
+    values: Numbers
+    """By the columns of the claim."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """All figures of a claim with one seed."""
+
+    values: dict[str, Numbers]
+    """By figure, at each value of what the source leaves open."""
+    controls: dict[str, Numbers]
+    table: tuple[Row, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is stored."""
+        return {
+            "values": {key: list(found) for key, found in self.values.items()},
+            "controls": {key: list(found) for key, found in self.controls.items()},
+            "table": [
+                [[list(pair) for pair in row.labels], list(row.values)] for row in self.table
+            ],
+        }
+
+    @staticmethod
+    def read(stored: dict[str, Any]) -> Repetition:
+        """The opposite of `to_dict`."""
+        return Repetition(
+            {key: tuple(found) for key, found in stored["values"].items()},
+            {key: tuple(found) for key, found in stored["controls"].items()},
+            tuple(
+                Row(tuple((key, value) for key, value in labels), tuple(values))
+                for labels, values in stored["table"]
+            ),
+        )
+
+
+def repetitions(
+    claim: Claim,
+    traces: str | os.PathLike[str] | None = None,
+    *,
+    first: Repetition | None = None,
+) -> list[Repetition]:
+    """The claim with ten seeds, or as many as its scenario asks for; once where the seed changes nothing.
+
+    `first` is that of the first seed, where it is known. Raises `TraceMissing`.
+    """
+    found = [first or repetition(claim, 0, traces)]
+    for place in range(1, max(SEEDS, claim.seeds)):
+        found.append(repetition(claim, place, traces))
+        if place == 1 and found[0] == found[1]:
+            return found[:1]
+    return found
+
+
+def repetition(
+    claim: Claim, place: int, traces: str | os.PathLike[str] | None = None
+) -> Repetition:
+    """The claim with its `place`-th seed, the first being 0."""
+    needs_capture = any(pick.capture for figure in claim.figures for pick in picks(figure))
+    with tempfile.TemporaryDirectory(prefix="unbloat-claim-") as directory:
+        captures = Path(directory) if needs_capture else None
+        options = RunOptions(
+            seed=claim.seed + place, seeds=1, traces=traces, pcap=captures, events=False
+        )
+        runs = simulate_all(claim.path, options, jobs=1)
+        return measured(claim, runs, captures)
+
+
+def measured(claim: Claim, runs: RunSet, captures: Path | None) -> Repetition:
+    """Every figure of one seed's runs."""
+    opened = open_values(claim, runs)
+    return Repetition(
+        {
+            value: tuple(one(claim, figure, value, runs, captures) for figure in claim.figures)
+            for value in opened
+        },
+        {
+            value: tuple(other(claim, figure, value, runs, captures) for figure in claim.figures)
+            for value in opened
+        },
+        table(claim, runs, captures),
+    )
+
+
+def open_values(claim: Claim, runs: RunSet) -> list[str]:
+    """The values of what the source leaves open, in the order of the sweep."""
+    if claim.open is None:
+        return [NOTHING_OPEN]
+    every = (value for labels in runs.labels for key, value in labels if key == claim.open)
+    return list(dict.fromkeys(every))
+
+
+def at(claim: Claim, pick: Picked, value: str) -> Picked:
+    """A pick at a value of what the source leaves open, unless it names one itself."""
+    if claim.open is None or claim.open in dict(pick.run):
+        return pick
+    return replace(pick, run=(*pick.run, (claim.open, value)))
+
+
+def one(
+    claim: Claim, figure: Figure, value: str, runs: RunSet, captures: Path | None
+) -> float | None:
+    """The figure itself."""
+    against = None if figure.against is None else at(claim, figure.against, value)
+    return rounded(related(figure.relation, at(claim, figure.of, value), against, runs, captures))
+
+
+def other(
+    claim: Claim, figure: Figure, value: str, runs: RunSet, captures: Path | None
+) -> float | None:
+    """Its control."""
+    if figure.control is None:
+        return None
+    beside = figure.control_against
+    against = None if beside is None else at(claim, beside, value)
+    control = at(claim, figure.control, value)
+    return rounded(related(figure.relation, control, against, runs, captures))
+
+
+def table(claim: Claim, runs: RunSet, captures: Path | None) -> tuple[Row, ...]:
+    """The columns that the claim asks for, measured in every run."""
+    if not claim.columns:
+        return ()
+    return tuple(
+        Row(
+            case.labels,
+            tuple(
+                rounded(mean(measure(run, pick, folder(captures, run)) for run in case.runs))
+                for _, pick in claim.columns
+            ),
+        )
+        for case in runs.cases
+    )
+
+
+def rounded(value: float | None) -> float | None:
+    """To the digits that are stored, so that stored and new figures can be compared."""
+    return None if value is None else float(f"{value:.{DIGITS}g}")

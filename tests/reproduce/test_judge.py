@@ -1,0 +1,86 @@
+"""Figures judged from the numbers of several seeds: the whole interval counts, the control's too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from unbloat.claims.claim import Claim
+from unbloat.claims.figure import Bounds, Figure
+from unbloat.claims.judge import (
+    CONTROL_PASSES,
+    FIGURE_FAILED,
+    FIGURE_PASSED,
+    judged,
+    outcomes,
+)
+from unbloat.claims.repetition import Numbers, Repetition
+
+
+@pytest.fixture
+def figure(made_up: Claim) -> Figure:
+    """At least 100."""
+    return replace(made_up.figures[0], bounds=Bounds(100.0, None))
+
+
+def state(claim: Claim, figure: Figure, values: Numbers, controls: Numbers) -> tuple[str, str]:
+    found = judged(claim, figure, values, controls)
+    return found.state, found.note
+
+
+def test_it_passes_where_the_whole_interval_lies_inside(made_up: Claim, figure: Figure) -> None:
+    # Mean 120, deviation 1, three seeds: 120 ± 2.5.
+    assert state(made_up, figure, (119, 120, 121), (10, 10, 10)) == (FIGURE_PASSED, "")
+
+
+def test_it_fails_where_only_the_mean_lies_inside(made_up: Claim, figure: Figure) -> None:
+    # Mean 105, deviation 5: 105 ± 12.4.
+    assert state(made_up, figure, (100, 105, 110), (10, 10, 10)) == (
+        FIGURE_FAILED,
+        "the interval reaches beyond the bounds",
+    )
+    assert state(made_up, figure, (90, 91, 92), (10, 10, 10)) == (
+        FIGURE_FAILED,
+        "outside the bounds",
+    )
+
+
+def test_it_fails_where_the_controls_interval_reaches_into_the_bounds(
+    made_up: Claim, figure: Figure
+) -> None:
+    # Mean 95, deviation 5: up to 107.4.
+    assert state(made_up, figure, (119, 120, 121), (90, 95, 100)) == (FIGURE_FAILED, CONTROL_PASSES)
+    assert state(made_up, figure, (120,), (99.9,)) == (FIGURE_PASSED, "")
+
+
+def test_what_some_seeds_did_not_measure_does_not_pass(made_up: Claim, figure: Figure) -> None:
+    assert state(made_up, figure, (120, None, 120), (10, 10, 10)) == (
+        FIGURE_FAILED,
+        "nothing was measured with 1 of 3 seeds",
+    )
+    assert state(made_up, figure, (120,), (None,)) == (
+        FIGURE_FAILED,
+        "the control measured nothing",
+    )
+
+
+def test_of_what_the_source_leaves_open_the_values_are_named_at_which_all_figures_hold(
+    made_up: Claim, figure: Figure
+) -> None:
+    claim = replace(made_up, open="rate", figures=(figure, replace(figure, bounds=Bounds(None, 9))))
+    once = Repetition(
+        {"4 Mbit/s": (120, 20), "8 Mbit/s": (130, 5), "16 Mbit/s": (50, 5)},
+        {"4 Mbit/s": (10, 50), "8 Mbit/s": (10, 50), "16 Mbit/s": (10, 50)},
+        (),
+    )
+    first, second = outcomes(claim, [once])
+    assert (first.value, second.value) == (130, 5)
+    assert first.opened is not None
+    assert first.opened.satisfying == ("8 Mbit/s",)
+    assert first.opened.shown == "8 Mbit/s"
+    nowhere = Repetition({"4 Mbit/s": (120, 20)}, {"4 Mbit/s": (10, 50)}, ())
+    first, second = outcomes(claim, [nowhere])
+    assert first.opened is not None
+    assert first.opened.satisfying == ()
+    assert (first.state, second.state) == (FIGURE_PASSED, FIGURE_FAILED)
