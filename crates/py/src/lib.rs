@@ -193,6 +193,13 @@ fn mos(delay_ms: f64, loss: f64) -> f64 {
     sim::mos(delay_ms, loss)
 }
 
+/// From which pauses on the next packet takes longer: last pause without, first one with, median of the extra time (ms).
+#[pyfunction]
+fn pause_steps(pauses_s: Vec<f64>, extras_ms: Vec<f64>) -> Vec<(f64, f64, f64)> {
+    let steps = diagnose::pauses::steps(pauses_s.into_iter().zip(extras_ms).collect());
+    steps.into_iter().map(|step| (step.from_s, step.until_s, step.extra_ms)).collect()
+}
+
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("version", env!("CARGO_PKG_VERSION"))?;
@@ -210,6 +217,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate::algorithms, m)?)?;
     m.add_function(wrap_pyfunction!(locate::locate, m)?)?;
     m.add_function(wrap_pyfunction!(mos, m)?)?;
+    m.add_function(wrap_pyfunction!(pause_steps, m)?)?;
     m.add_function(wrap_pyfunction!(rules, m)?)?;
     m.add_function(wrap_pyfunction!(linktypes, m)?)
 }

@@ -222,6 +222,7 @@ fn probe(probe: &Probe) -> Json {
         "every_s": probe.every.iter().map(|d| s(*d)).collect::<Vec<f64>>(),
         "bytes": probe.bytes.0,
         "class": probe.class,
+        "ttl": probe.ttl,
     })
 }
 

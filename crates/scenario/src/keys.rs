@@ -450,6 +450,12 @@ pub(crate) const PROBE: &[Key] = &[
     ),
     key("bytes", bytes("28 B", "1500 B"), "84 B", "of a packet on the IP layer (ping's default)"),
     key("class", CLASS, "1", "priority band"),
+    key(
+        "ttl",
+        count("1", "255"),
+        "",
+        "of a ping: the node so many hops away answers that it has expired (ICMP time exceeded, as for traceroute); without, only `to` answers",
+    ),
 ];
 
 pub(crate) const CHANGE: &[Key] = &[key("at", duration("0 s", "1440 min"), "", "when; required")];

@@ -403,6 +403,8 @@ pub struct Probe {
     pub bytes: Bytes,
     /// Priority band, 0 the most urgent.
     pub class: u8,
+    /// Hops after which a ping expires, and is answered by the node there; none: never.
+    pub ttl: Option<u8>,
 }
 
 /// What a probe sends.

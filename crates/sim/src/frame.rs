@@ -13,6 +13,8 @@ pub enum Kind {
     Ping,
     /// An ICMP echo reply to probe `owner`.
     Pong,
+    /// A router's ICMP time exceeded for a ping of probe `owner`.
+    Expired,
     /// A UDP packet of probe `owner`.
     Isochronous,
     /// A UDP packet of the voice application `owner`.

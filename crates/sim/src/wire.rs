@@ -39,7 +39,23 @@ pub struct WireParameters {
     pub options: (bool, bool),
     /// ECN is negotiated.
     pub ecn: bool,
+    /// Of a ping with a TTL, and of the answer of the router where it expires.
+    pub expiring: Option<Expiring>,
 }
+
+/// A ping that expires on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Expiring {
+    /// What is left of its TTL.
+    pub ttl: u8,
+    /// Where it comes from, and where it was to go.
+    pub nodes: [u16; 2],
+    /// Its length on the IP layer.
+    pub bytes: u16,
+}
+
+/// Length of ICMP time exceeded: two headers, and the header and 64 bits of the packet that it quotes (RFC 792).
+pub const EXCEEDED_BYTES: u32 = 20 + 8 + 20 + 8;
 
 /// The capture file of one node.
 pub struct Tap<W: Write> {
@@ -64,16 +80,15 @@ impl<W: Write> Tap<W> {
         let protocol = match f.kind {
             Kind::Tcp => 6,
             Kind::Isochronous | Kind::Voice => 17,
-            Kind::Ping | Kind::Pong | Kind::GatePing | Kind::GatePong => 1,
+            Kind::Ping | Kind::Pong | Kind::Expired | Kind::GatePing | Kind::GatePong => 1,
         };
         // ECN codepoints of RFC 3168: not-ECT, ECT(1), ECT(0), CE.
-        b.extend([0x45, f.ecn as u8, (f.bytes >> 8) as u8, f.bytes as u8]);
-        b.extend(f.identification.to_be_bytes());
-        b.extend([0x40, 0, 64, protocol, 0, 0]);
-        b.extend(scenario::address(wire.nodes[side].into()).octets());
-        b.extend(scenario::address(wire.nodes[1 - side].into()).octets());
-        let sum = checksum(&b[..20], 0);
-        b[10..12].copy_from_slice(&sum.to_be_bytes());
+        let ttl = match wire.expiring {
+            Some(expiring) if f.kind == Kind::Ping => expiring.ttl,
+            _ => 64,
+        };
+        let nodes = [wire.nodes[side], wire.nodes[1 - side]];
+        ipv4(b, f.ecn as u8, f.identification, (protocol, ttl, f.bytes as u16), nodes);
         match f.kind {
             Kind::Tcp => tcp(b, f, wire),
             Kind::Isochronous | Kind::Voice => {
@@ -86,6 +101,7 @@ impl<W: Write> Tap<W> {
             }
             Kind::Ping | Kind::GatePing => icmp(b, f, 8),
             Kind::Pong | Kind::GatePong => icmp(b, f, 0),
+            Kind::Expired => exceeded(b, f, wire),
         }
         self.writer.write(Instant(EPOCH_NS + now.0), b, f.bytes)
     }
@@ -95,6 +111,37 @@ impl<W: Write> Tap<W> {
         self.writer.report_end(0, Instant(EPOCH_NS + end.0))?;
         self.writer.finish()
     }
+}
+
+/// Appends an IPv4 header.
+fn ipv4(
+    b: &mut Vec<u8>,
+    ecn: u8,
+    identification: u16,
+    (protocol, ttl, bytes): (u8, u8, u16),
+    [from, to]: [u16; 2],
+) {
+    let start = b.len();
+    b.extend([0x45, ecn]);
+    b.extend(bytes.to_be_bytes());
+    b.extend(identification.to_be_bytes());
+    b.extend([0x40, 0, ttl, protocol, 0, 0]);
+    b.extend(scenario::address(from.into()).octets());
+    b.extend(scenario::address(to.into()).octets());
+    let sum = checksum(&b[start..], 0);
+    b[start + 10..start + 12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// ICMP time exceeded in transit, with the header and the first 8 bytes of the ping as it arrived.
+fn exceeded(b: &mut Vec<u8>, f: &Frame, wire: &WireParameters) {
+    let start = b.len();
+    b.extend([11, 0, 0, 0, 0, 0, 0, 0]);
+    if let Some(Expiring { nodes, bytes, .. }) = wire.expiring {
+        ipv4(b, f.ecn as u8, f.ack as u16, (1, 1, bytes), nodes);
+        icmp(b, f, 8);
+    }
+    let sum = checksum(&b[start..], 0);
+    b[start + 2..start + 4].copy_from_slice(&sum.to_be_bytes());
 }
 
 fn icmp(b: &mut Vec<u8>, f: &Frame, kind: u8) {

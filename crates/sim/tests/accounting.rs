@@ -256,6 +256,7 @@ fn probes_of_an_idle_path_take_the_time_of_their_bits_and_the_delay() {
         every: vec![ms(30), ms(70)],
         bytes: Bytes(100),
         class: 1,
+        ttl: None,
     };
     s.probes = vec![probe("ping", ProbeKind::Ping, 0), probe("one way", ProbeKind::Isochronous, 5)];
     let results = made::run(&s);

@@ -34,13 +34,19 @@ pub(super) fn probes(root: &Section<'_>, run: &Run<'_>) -> Result<Vec<Probe>> {
         if kind == ProbeKind::Ping {
             run.connected(&section, to, from)?;
         }
+        let ttl =
+            section.has("ttl").then(|| section.count("ttl")).transpose()?.map(|ttl| ttl as u8);
+        if ttl.is_some() && kind != ProbeKind::Ping {
+            let text = "an isochronous probe has no answer: only pings expire".to_owned();
+            return section.wrong("ttl", Problem::Contradiction(text));
+        }
         let start = section.duration("start")?;
         run.within(&section, "start", start)?;
         let every = every(&section, run.duration)?;
         let name = section.text("name")?.map_or_else(|| format!("probe{i}"), str::to_owned);
         let (bytes, class) = (section.bytes("bytes")?, section.class("class")?);
         places.push((section.place, section.full("name")));
-        probes.push(Probe { name, kind, from, to, start, every, bytes, class });
+        probes.push(Probe { name, kind, from, to, start, every, bytes, class, ttl });
     }
     once(
         "probe",

@@ -10,7 +10,7 @@ use crate::events::Target;
 use crate::frame::{Frame, Kind};
 use crate::record::EventRow;
 use crate::tcp::SendLimit;
-use crate::wire::WireParameters;
+use crate::wire::{EXCEEDED_BYTES, Expiring, WireParameters};
 use algo::gate::Gate;
 use algo::port::{Loss, Outcome, Passage, Port};
 
@@ -56,9 +56,24 @@ impl<T: Tap> Simulation<'_, T> {
             Kind::Tcp => self.connections[frame.owner as usize].wire,
             _ => WireParameters {
                 nodes: self.routes.ends(frame.route, frame.side),
+                expiring: self.expiring(frame),
                 ..WireParameters::default()
             },
         }
+    }
+
+    /// What the packet of a ping with a TTL shows of it.
+    fn expiring(&self, frame: &Frame) -> Option<Expiring> {
+        if !matches!(frame.kind, Kind::Ping | Kind::Expired) {
+            return None;
+        }
+        let probe = self.scenario.probes.get(frame.owner as usize)?;
+        let nodes = [probe.from as u16, probe.to as u16];
+        Some(Expiring {
+            ttl: probe.ttl?.saturating_sub(frame.hop),
+            nodes,
+            bytes: probe.bytes.0 as u16,
+        })
     }
 
     #[inline]
@@ -157,7 +172,7 @@ impl<T: Tap> Simulation<'_, T> {
                 }
             }
         }
-        if matches!(frame.kind, Kind::Ping | Kind::Pong | Kind::Isochronous) {
+        if matches!(frame.kind, Kind::Ping | Kind::Pong | Kind::Expired | Kind::Isochronous) {
             let row = self.probes[frame.owner as usize].rows[frame.seq as usize];
             self.results.probes[row].lost = true;
         }
@@ -239,13 +254,39 @@ impl<T: Tap> Simulation<'_, T> {
             let out = next.is_some() && next == self.uplinks[node];
             rewriter.on_frame(self.now, frame, &wire, out);
         }
+        let expires = frame.kind == Kind::Ping
+            && self.scenario.probes[frame.owner as usize].ttl.is_some_and(|ttl| ttl <= hop);
         if let Some(port) = self.routes.next_port(route, hop) {
-            self.enqueue(port, handle);
+            if expires {
+                self.expire(node, handle);
+            } else {
+                self.enqueue(port, handle);
+            }
             return;
         }
         let frame = self.frames.remove(handle);
         self.results.conservation.delivered += 1;
         self.deliver(node, &frame);
+    }
+
+    /// A router has taken the last of a ping's TTL, and says so (RFC 792; RFC 1812 section 4.3.3.4).
+    fn expire(&mut self, node: usize, handle: u32) {
+        let frame = self.frames.remove(handle);
+        self.results.conservation.delivered += 1;
+        // There is a way: on to the node that the ping was for, and back as its answer would go.
+        let back = self.routes.between(node, self.scenario.probes[frame.owner as usize].from);
+        let answer = Frame {
+            kind: Kind::Expired,
+            side: 0,
+            hop: 0,
+            route: back,
+            bytes: EXCEEDED_BYTES,
+            queued: 0,
+            // The router's packet has a number of its own, and quotes that of the ping.
+            ack: u64::from(frame.identification),
+            ..frame
+        };
+        self.send(node, &answer);
     }
 
     pub(super) fn deliver(&mut self, node: usize, frame: &Frame) {
@@ -257,7 +298,7 @@ impl<T: Tap> Simulation<'_, T> {
                     Frame { kind: Kind::Pong, side: 1, hop: 0, route: back, queued: 0, ..*frame };
                 self.send(node, &pong);
             }
-            Kind::Pong => {
+            Kind::Pong | Kind::Expired => {
                 let row = self.probes[frame.owner as usize].rows[frame.seq as usize];
                 let row = &mut self.results.probes[row];
                 row.rtt = Some(self.now.since(frame.sent));

@@ -256,6 +256,7 @@ impl<T: Tap> Simulation<'_, T> {
             mss: [mss; 2],
             options: (spec.sender.sack, spec.sender.timestamps),
             ecn: spec.sender.ecn,
+            expiring: None,
         };
         self.connections.push(Connection {
             flow,

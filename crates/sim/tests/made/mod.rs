@@ -1,7 +1,7 @@
 //! Small scenarios by hand: two hosts, a link each way, one transfer; tests change what they are
 //! about.
 
-#![allow(dead_code)] // not every test crate needs all of it
+#![allow(dead_code, unused_imports)] // not every test crate needs all of it
 
 use std::path::Path;
 

@@ -42,6 +42,11 @@ def unsupported_in_plan(plan: Plan) -> list[str]:
         if is_tcp(flow)
         for reason in unsupported_in_flow(flow, plan)
     ]
+    found += [
+        f"{probe['name']}: ttl {probe['ttl']}: Linux answers expired packets once a second (icmp_ratelimit)"
+        for probe in plan["probes"]
+        if probe.get("ttl") is not None
+    ]
     for change in plan["changes"]:
         found += [
             f"at {change['at_s']:g} s: {reason}"
