@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from unbloat.claims.at_ack import at_ack
 from unbloat.claims.figure import Picked
+from unbloat.claims.of_probes import pause_step, queue_hop
 from unbloat.claims.uplink_estimate import estimate_error
 from unbloat.errors import UnbloatError
 from unbloat.run.figures import Figures, Statistics, statistics
@@ -44,7 +46,7 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
             raise UnbloatError(f"{what.metric}: needs the capture of {what.capture}")
         # The simulator writes pcapng, the lab's programs pcap.
         path = captures / f"{what.capture}.pcapng"
-        return analysed(path if path.exists() else path.with_suffix(".pcap"), metric)
+        return analysed(path if path.exists() else path.with_suffix(".pcap"), metric, statistic)
     figures = figures_of(run)
     name = named(what, metric) or first(figures, metric)
     if metric.startswith("flow_share_"):
@@ -55,6 +57,10 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
         kind = metric.removeprefix("app_")
         values = figures.app(name, kind)
         return float(len(values)) if statistic == "count" else part(statistics(values), statistic)
+    if metric == "probe_pause_step":
+        return pause_step(figures, name, statistic)
+    if metric == "probe_queue_hop":
+        return queue_hop(figures, what.between)
     if metric.startswith("estimate_error_"):
         return estimate_error(figures, name, metric.removeprefix("estimate_error_"))
     if what.between is not None:
@@ -182,9 +188,13 @@ def wave(
     return math.hypot(sine, cosine), math.degrees(math.atan2(-cosine, sine)) % 360
 
 
-def analysed(path: Path, metric: str) -> float | None:
-    """A figure of the main transfer in the analysis of a capture: a column of `flows`, or `finding_RULE` (1 or 0)."""
+def analysed(path: Path, metric: str, statistic: str = "") -> float | None:
+    """A figure of the main transfer in the analysis of a capture: a column of `flows`, `finding_RULE` (1 or 0), or bytes in
+    flight at the n-th ACK (`in_flight_bytes_at_ack N`), or the most up to it (`in_flight_bytes_to_ack N`).
+    """
     run = analysis(path)
+    if metric in ("in_flight_bytes_at_ack", "in_flight_bytes_to_ack"):
+        return at_ack(run, int(statistic), metric == "in_flight_bytes_to_ack")
     if run.main_flow is None:
         return None
     if metric.startswith("finding_"):
