@@ -10,7 +10,7 @@
 //!
 //! Deviations:
 //! - The estimates take effect with the next packet, in the paper with the next burst of talk:
-//!   today's receivers stretch speech (WebRTC's NetEq). Stretching costs nothing here.
+//!   today's receivers lengthen and shorten speech (WebRTC's NetEq). Here that costs nothing.
 //! - The least wait is ours. Without it a network without jitter would leave a margin of nothing.
 //! - Weights and thresholds are cited from memory.
 //!
