@@ -12,7 +12,7 @@
 //! - The estimates take effect with the next packet, in the paper with the next burst of talk:
 //!   today's receivers lengthen and shorten speech (WebRTC's NetEq). Here that costs nothing.
 //! - The least wait is ours. Without it a network without jitter would leave a margin of nothing.
-//! - Weights and thresholds are cited from memory.
+//! - Weights and thresholds are those of public implementations; the paper's text was not at hand.
 //!
 //! A fixed buffer waits a given time after the smallest delay that it saw, and never moves.
 
