@@ -13,10 +13,15 @@ from traffic_testbed import CLIENT, SERVER, Logs, Pair, Traffic, flow, needs, pa
 
 import unbloat
 from unbloat import _native as native
-from unbloat.lab.traffic import voice
 from unbloat.lab.traffic.datagrams import times
 
-VOIP = {"kind": "voip", "every_s": 0.02, "bytes": 200, "jitter_buffer_s": 0.06}
+VOIP = {
+    "kind": "voip",
+    "every_s": 0.02,
+    "bytes": 200,
+    "jitter_buffer_s": None,
+    "jitter_min_s": 0.02,
+}
 
 BACKWARDS: dict[str, Any] = {"from": SERVER, "to": CLIENT}
 
@@ -136,12 +141,15 @@ def test_a_call_on_a_good_line_scores_well_and_one_through_an_outage_does_not(
     logs = Logs(tmp_path)
     (there,) = logs.values("flows/call.to.jsonl", "mos")
     (back,) = logs.values("flows/call.from.jsonl", "mos_back")
-    # 80 ms of packet and jitter buffer: R = 93.2 − 1.92; a fifth of the packets lost leaves about 50.
-    assert back == pytest.approx(native.mos(80.0, 0.0), abs=0.1)
+    # 40 ms of packet and jitter buffer: R = 93.2 − 0.96; a fifth of the packets lost leaves about 50.
+    assert back == pytest.approx(native.mos(40.0, 0.0), abs=0.1)
     assert there < 3.5
 
 
-def simulated(delay_ms: int, loss: float) -> tuple[dict[str, float], int, int]:
+FIXED, ADAPTIVE = (0.06, None), (None, 0.02)
+
+
+def simulated(delay_ms: int, loss: float, jitter_buffer: str) -> tuple[dict[str, float], int, int]:
     """Scores of a simulated call of nine seconds, packets sent each way, and packets that arrived, both ways."""
     run = unbloat.simulate(
         {
@@ -150,7 +158,13 @@ def simulated(delay_ms: int, loss: float) -> tuple[dict[str, float], int, int]:
                 "up": {"rate": "1 Gbit/s", "delay": f"{delay_ms} ms", "loss": loss},
                 "down": {"rate": "1 Gbit/s", "delay": "10 ms"},
             },
-            "flow": [{"name": "call", "from": "client", "app": {"kind": "voip"}}],
+            "flow": [
+                {
+                    "name": "call",
+                    "from": "client",
+                    "app": {"kind": "voip", "jitter_buffer": jitter_buffer},
+                }
+            ],
         }
     )
     assert isinstance(run, unbloat.Run)
@@ -158,9 +172,14 @@ def simulated(delay_ms: int, loss: float) -> tuple[dict[str, float], int, int]:
     return scores, int(run.info["packets"]) // 2, int(run.info["delivered_packets"])
 
 
+@pytest.mark.parametrize("buffer", [FIXED, ADAPTIVE])
 @pytest.mark.parametrize(("delay_ms", "loss"), [(5, 0.0), (60, 0.02), (150, 0.1), (400, 0.3)])
-def test_a_call_scores_as_in_the_simulator(delay_ms: int, loss: float) -> None:
-    expected, sent, delivered = simulated(delay_ms, loss)
+def test_a_call_scores_as_in_the_simulator(
+    delay_ms: int, loss: float, buffer: tuple[float | None, float | None]
+) -> None:
+    expected, sent, delivered = simulated(
+        delay_ms, loss, "60 ms" if buffer == FIXED else "adaptive"
+    )
     planned = times(0.0, [0.02], 9.01)
     assert len(planned) == sent
     on_the_way = 200 * 8 / 1e9
@@ -170,10 +189,42 @@ def test_a_call_scores_as_in_the_simulator(delay_ms: int, loss: float) -> None:
 
     back = arrivals(0.01 + on_the_way, sent)
     there = arrivals(delay_ms / 1e3 + on_the_way, delivered - len(back))
-    assert voice.scores(0.02, 0.06, planned, back)[1] == pytest.approx(
-        expected["mos_back"], abs=1e-6
+    scored = native.voice_scores(0.02, *buffer, planned, back)[1]
+    assert scored == pytest.approx(expected["mos_back"], abs=1e-6)
+    scored = native.voice_scores(0.02, *buffer, planned, there)[1]
+    assert scored == pytest.approx(expected["mos"], abs=1e-6)
+
+
+def test_packets_of_an_isochronous_probe_score_as_the_simulated_call_beside_it() -> None:
+    # A queue that grows, drains and grows again, packet by packet: the probe's are those of the call.
+    run = unbloat.simulate(
+        {
+            "duration": "30 s",
+            "link": {
+                "up": {"rate": "2 Mbit/s", "delay": "25 ms"},
+                "down": {"rate": "20 Mbit/s", "delay": "25 ms"},
+            },
+            "flow": [
+                {"name": "call", "from": "client", "app": "voip"},
+                {
+                    "name": "upload",
+                    "from": "client",
+                    "start": "3 s",
+                    "app": {"kind": "file", "bytes": "300 KB", "every": "4 s"},
+                },
+            ],
+            "probe": [{"kind": "isochronous", "every": "20 ms", "bytes": "200 B"}],
+        }
     )
-    assert voice.scores(0.02, 0.06, planned, there)[1] == pytest.approx(expected["mos"], abs=1e-6)
+    assert isinstance(run, unbloat.Run)
+    (expected,) = (row["value"] for row in run.apps.to_pylist() if row["kind"] == "mos")
+    planned = times(0.0, [0.02], 30.0)
+    rows = [row for row in run.probes.to_pylist() if row["owd_ms"] is not None]
+    arrived = [(row["t_s"] + row["owd_ms"] / 1e3, row["owd_ms"] / 1e3) for row in rows]
+    scored = native.voice_scores(0.02, *ADAPTIVE, planned, arrived)[1]
+    assert max(delay for _, delay in arrived) > 0.3
+    # The two share the queue: a packet's time apart.
+    assert scored == pytest.approx(expected, abs=0.02)
 
 
 def test_the_e_model_gives_the_simulators_figures() -> None:
@@ -188,7 +239,7 @@ def test_the_e_model_gives_the_simulators_figures() -> None:
 def test_ten_seconds_have_a_score_of_their_own() -> None:
     planned = times(0.0, [0.02], 25.0)
     arrived = [(t_s + 0.05, 0.05) for t_s in planned if not 10.0 <= t_s < 15.0]
-    windows, total = voice.scores(0.02, 0.06, planned, arrived)
+    windows, total = native.voice_scores(0.02, 0.06, None, planned, arrived)
     assert [t_s for t_s, _ in windows] == [10.0, 20.0]
     assert windows[0][1] > 4.2
     assert windows[1][1] < 2.0

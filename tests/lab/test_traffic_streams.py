@@ -349,7 +349,16 @@ def test_many_flows_of_a_node_share_one_process(tmp_path: Path) -> None:
 def test_a_program_ends_at_once_when_its_parent_is_gone(pair: Pair, tmp_path: Path) -> None:
     made = plan(
         flow("up", upload=True),
-        flow("call", {"kind": "voip", "every_s": 0.02, "bytes": 200, "jitter_buffer_s": 0.06}),
+        flow(
+            "call",
+            {
+                "kind": "voip",
+                "every_s": 0.02,
+                "bytes": 200,
+                "jitter_buffer_s": 0.06,
+                "jitter_min_s": None,
+            },
+        ),
         duration=60.0,
         probes=(probe("p"),),
     )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from traffic_testbed import Logs, Pair, Traffic, flow, needs, pair_of, plan
 
-from unbloat.lab.traffic.page import document, segment_bytes
+from unbloat.lab.traffic.page import computed_ms, document, segment_bytes
 from unbloat.lab.traffic.player import Player
 
 SIZES = [3_000 + 7 * i for i in range(20)]
@@ -25,6 +25,7 @@ WEB = {
     "depth": 3,
     "connections": 6,
     "request_bytes": 500,
+    "compute_s": 0.0,
     "every_s": 2.0,
 }
 VIDEO = {
@@ -284,3 +285,11 @@ def test_a_document_has_its_exact_size_or_says_why_not() -> None:
     assert len(document(WEB)) == 20_000
     least = len(document({**WEB, "html_bytes": 1}))
     assert 500 < least < 1_000
+
+
+def test_a_page_waits_for_what_the_browser_computes_before_each_layer() -> None:
+    # 0.4 s in four parts: after the document and after three layers.
+    assert computed_ms({**WEB, "compute_s": 0.4}) == 100.0
+    assert "c=100.0" in document({**WEB, "compute_s": 0.4})
+    assert computed_ms(WEB) == 0.0
+    assert computed_ms({**WEB, "objects_bytes": [], "compute_s": 0.4}) == 400.0

@@ -15,6 +15,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use scenario::JitterBuffer;
 use units::{Duration, Instant};
 
 use crate::progress::Progress;
@@ -198,6 +199,31 @@ fn mos(delay_ms: f64, loss: f64) -> f64 {
 fn pause_steps(pauses_s: Vec<f64>, extras_ms: Vec<f64>) -> Vec<(f64, f64, f64)> {
     let steps = diagnose::pauses::steps(pauses_s.into_iter().zip(extras_ms).collect());
     steps.into_iter().map(|step| (step.from_s, step.until_s, step.extra_ms)).collect()
+/// Packets sent and arrived to (time, MOS) of each ten seconds and MOS of the call.
+type Scores = (Vec<(f64, f64)>, Option<f64>);
+
+/// Scores a call as the simulator does: from the times of sending and the (time, delay) of arrivals,
+/// in seconds. The jitter buffer waits `jitter_buffer_s` after the smallest delay; without it it
+/// adapts, and waits `jitter_min_s` at least.
+#[pyfunction]
+#[pyo3(signature = (every_s, jitter_buffer_s, jitter_min_s, sent_s, arrived_s))]
+fn voice_scores(
+    every_s: f64,
+    jitter_buffer_s: Option<f64>,
+    jitter_min_s: Option<f64>,
+    sent_s: Vec<f64>,
+    arrived_s: Vec<(f64, f64)>,
+) -> Scores {
+    let ns = |s: f64| (s * 1e9).round() as u64;
+    let buffer = match jitter_buffer_s {
+        Some(wait) => JitterBuffer::Fixed(Duration(ns(wait))),
+        None => JitterBuffer::Adaptive { least: Duration(ns(jitter_min_s.unwrap_or(0.0))) },
+    };
+    let sent: Vec<Instant> = sent_s.into_iter().map(|at| Instant(ns(at))).collect();
+    let arrived =
+        arrived_s.into_iter().map(|(at, delay)| (Instant(ns(at)), Duration(ns(delay)))).collect();
+    let (windows, total) = sim::scores(Duration(ns(every_s)), buffer, &sent, arrived);
+    (windows.into_iter().map(|(at, score)| (at.0 as f64 / 1e9, score)).collect(), total)
 }
 
 #[pymodule]
@@ -218,6 +244,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(locate::locate, m)?)?;
     m.add_function(wrap_pyfunction!(mos, m)?)?;
     m.add_function(wrap_pyfunction!(pause_steps, m)?)?;
+    m.add_function(wrap_pyfunction!(voice_scores, m)?)?;
     m.add_function(wrap_pyfunction!(rules, m)?)?;
     m.add_function(wrap_pyfunction!(linktypes, m)?)
 }

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use algo::{Capacity, Unit, Value};
 use pyo3::prelude::*;
 use scenario::{
-    Algorithm, App, Bulk, Capture, Changed, Family, Flow, GateBy, Lab, Link, Node, Offload, Probe,
-    ProbeKind, QueuePer, Read, Scenario, WindowUpdate,
+    Algorithm, App, Bulk, Capture, Changed, Family, Flow, GateBy, JitterBuffer, Lab, Link, Node,
+    Offload, Probe, ProbeKind, QueuePer, Read, Scenario, WindowUpdate,
 };
 use serde_json::{Value as Json, json};
 use units::{Bytes, Duration, Rate};
@@ -183,14 +183,15 @@ fn app(app: &App) -> Json {
             "response_bytes": response.0,
             "think_s": s(*think),
         }),
-        App::Web { html, objects, depth, connections, request, every } => json!({
+        App::Web(page) => json!({
             "kind": "web",
-            "html_bytes": html.0,
-            "objects_bytes": objects.iter().map(|b| b.0).collect::<Vec<u64>>(),
-            "depth": depth,
-            "connections": connections,
-            "request_bytes": request.0,
-            "every_s": s(*every),
+            "html_bytes": page.html.0,
+            "objects_bytes": page.objects.iter().map(|b| b.0).collect::<Vec<u64>>(),
+            "depth": page.depth,
+            "connections": page.connections,
+            "request_bytes": page.request.0,
+            "compute_s": s(page.compute),
+            "every_s": s(page.every),
         }),
         App::Video { ladder, segment, start_buffer, max_buffer, safety } => json!({
             "kind": "video",
@@ -200,12 +201,19 @@ fn app(app: &App) -> Json {
             "max_buffer_s": s(*max_buffer),
             "safety": safety,
         }),
-        App::Voip { every, bytes, jitter_buffer } => json!({
-            "kind": "voip",
-            "every_s": s(*every),
-            "bytes": bytes.0,
-            "jitter_buffer_s": s(*jitter_buffer),
-        }),
+        App::Voip { every, bytes, jitter_buffer } => {
+            let (fixed, least) = match jitter_buffer {
+                JitterBuffer::Fixed(wait) => (Some(s(*wait)), None),
+                JitterBuffer::Adaptive { least } => (None, Some(s(*least))),
+            };
+            json!({
+                "kind": "voip",
+                "every_s": s(*every),
+                "bytes": bytes.0,
+                "jitter_buffer_s": fixed,
+                "jitter_min_s": least,
+            })
+        }
     }
 }
 

@@ -388,6 +388,12 @@ pub(crate) const WEB: &[Key] = &[
     ),
     key("connections", count("1", "100"), "6", "at a time (browsers with HTTP/1.1)"),
     key("request", bytes("1 B", "1 MB"), "500 B", "bytes of each request"),
+    key(
+        "compute",
+        duration("0 s", "60 s"),
+        "0 s",
+        "time that the browser computes for a page, in equal parts after the document and each layer",
+    ),
     key("every", duration("1 ms", "60 min"), "10 s", "page start to page start"),
 ];
 
@@ -425,9 +431,15 @@ pub(crate) const VOIP: &[Key] = &[
     key("bytes", bytes("29 B", "1500 B"), "200 B", "of a packet on the IP layer (160 of voice)"),
     key(
         "jitter_buffer",
+        Form::Other("`adaptive`, or duration"),
+        "adaptive",
+        "when a packet is played: as the delays ask for, or this long after the smallest delay; a later one is lost to the listener",
+    ),
+    key(
+        "jitter_min",
         duration("0 s", "10 s"),
-        "60 ms",
-        "packets later than this are lost to the listener",
+        "20 ms",
+        "the least wait of an adaptive buffer after the mean delay (a packet, the least of WebRTC's)",
     ),
 ];
 

@@ -31,7 +31,7 @@ pub use settings::{Error as ScenarioError, Place};
 pub use sweep::RunSpec;
 pub use traces::{TraceMissing, TraceText, Traces};
 pub use types::{
-    Algorithm, App, Bulk, Capture, Change, Changed, Device, Firmware, Flow, GateBy, Lab, Link,
-    Node, Offload, Probe, ProbeKind, QueuePer, Read, Receiver, Scenario, Sender, Trace,
-    WindowUpdate,
+    Algorithm, App, Bulk, Capture, Change, Changed, Device, Firmware, Flow, GateBy, JitterBuffer,
+    Lab, Link, Node, Offload, Page, Probe, ProbeKind, QueuePer, Read, Receiver, Scenario, Sender,
+    Trace, WindowUpdate,
 };

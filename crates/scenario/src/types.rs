@@ -343,22 +343,7 @@ pub enum App {
     },
     /// A web page: a document, then its objects over several connections, each layer known when the
     /// one before is there.
-    Web {
-        /// Size of the document.
-        html: Bytes,
-        /// Sizes of the objects.
-        objects: Vec<Bytes>,
-        /// Layers of the object tree: objects of a layer are requested when the layer before has
-        /// arrived.
-        depth: u64,
-        /// Connections at a time (6: browsers with HTTP/1.1).
-        connections: u64,
-        /// Bytes of a request.
-        request: Bytes,
-        /// Page start to page start; a page that is not done by then is followed at once by the
-        /// next.
-        every: Duration,
-    },
+    Web(Page),
     /// Adaptive video: segments of fixed play time at the best rate that the measured throughput
     /// carries.
     Video {
@@ -379,9 +364,41 @@ pub enum App {
         every: Duration,
         /// IP bytes of a packet.
         bytes: Bytes,
-        /// Delay of the receiver's jitter buffer: later packets are lost to it.
-        jitter_buffer: Duration,
+        /// When the receiver plays a packet; later ones are lost to it.
+        jitter_buffer: JitterBuffer,
     },
+}
+
+/// How long a receiver of voice waits before it plays a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JitterBuffer {
+    /// As the delay of the packets asks for (Ramjee et al. 1994).
+    Adaptive {
+        /// After the mean delay, at least.
+        least: Duration,
+    },
+    /// So long after the smallest delay that it saw.
+    Fixed(Duration),
+}
+
+/// What a web page is made of.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Page {
+    /// Size of the document.
+    pub html: Bytes,
+    /// Sizes of the objects.
+    pub objects: Vec<Bytes>,
+    /// Layers of the object tree: objects of a layer are requested when the layer before has
+    /// arrived.
+    pub depth: u64,
+    /// Connections at a time (6: browsers with HTTP/1.1).
+    pub connections: u64,
+    /// Bytes of a request.
+    pub request: Bytes,
+    /// Time that the browser computes, in equal parts after the document and after each layer.
+    pub compute: Duration,
+    /// Page start to page start; a page that is not done by then is followed at once by the next.
+    pub every: Duration,
 }
 
 /// Traffic that only measures.

@@ -1,8 +1,8 @@
 //! The example of the manual, key by key.
 
 use scenario::{
-    Algorithm, App, Changed, Document, Family, ProbeKind, QueuePer, Read, Scenario, Statistic,
-    Trace, TraceMissing, TraceText,
+    Algorithm, App, Changed, Document, Family, JitterBuffer, Page, ProbeKind, QueuePer, Read,
+    Scenario, Statistic, Trace, TraceMissing, TraceText,
 };
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -199,7 +199,7 @@ fn the_long_form_names_nodes_links_traces_and_copies() {
     assert!(!third.sender_opens, "downloads are opened by who receives");
     assert!(third.sender.ecn);
     assert_eq!((third.sender.mss, third.sender.tsq), (Bytes(1_000), None));
-    let App::Web { objects, .. } = &third.app else { panic!("a page") };
+    let App::Web(Page { objects, .. }) = &third.app else { panic!("a page") };
     assert_eq!(objects, &[Bytes(10_000), Bytes(20_000)]);
     assert_eq!(scenario.probes[0].every, [1, 2].map(Duration::from_secs));
 }
@@ -392,9 +392,18 @@ fn every_application_that_needs_no_figures_can_be_named_alone() {
     for app in ["bulk", "web", "abr-video", "voip", "requests"] {
         assert_eq!(flow(&format!("\"{app}\"")).app, flow(&format!("{{ kind = \"{app}\" }}")).app);
     }
+    let least = Duration::from_millis(20);
+    let App::Voip { jitter_buffer, .. } = flow("\"voip\"").app else { panic!("a call") };
+    assert_eq!(jitter_buffer, JitterBuffer::Adaptive { least });
+    let App::Voip { jitter_buffer, .. } =
+        flow("{ kind = \"voip\", jitter_buffer = \"60 ms\" }").app
+    else {
+        panic!("a call")
+    };
+    assert_eq!(jitter_buffer, JitterBuffer::Fixed(Duration::from_millis(60)));
     let App::Video { ladder, .. } = flow("\"abr-video\"").app else { panic!("video") };
     assert_eq!((ladder.len(), ladder[5]), (6, Rate(4_300_000)));
-    let App::Web { objects, .. } = flow("\"web\"").app else { panic!("a page") };
+    let App::Web(Page { objects, .. }) = flow("\"web\"").app else { panic!("a page") };
     assert_eq!(objects, [Bytes(25_000); 40]);
     let every = Some(Duration::from_secs(5));
     assert_eq!(

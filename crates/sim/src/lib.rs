@@ -19,6 +19,6 @@ mod simulation;
 mod tcp;
 mod wire;
 
-pub use apps::voip::mos;
+pub use apps::voip::{mos, scores};
 pub use record::Results;
 pub use run::{Captures, Options, SimError, run, run_with_captures};

@@ -6,8 +6,8 @@ mod made;
 use algo::{Value, aqm, cc, gate, link, rwnd};
 use proptest::prelude::*;
 use scenario::{
-    Algorithm, App, Change, Changed, Device, Firmware, Node, Probe, ProbeKind, QueuePer, Read,
-    Scenario,
+    Algorithm, App, Change, Changed, Device, Firmware, Node, Page, Probe, ProbeKind, QueuePer,
+    Read, Scenario,
 };
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -124,14 +124,15 @@ fn any_scenario(d: &Choices) -> Scenario {
                 response: Bytes(1 + d.numbers[9] / 20),
                 think: ms(20),
             },
-            3 => App::Web {
+            3 => App::Web(Page {
                 html: Bytes(5_000),
                 objects: vec![Bytes(2_000); 5],
                 depth: 2,
                 connections: 3,
                 request: Bytes(400),
+                compute: ms(d.numbers[9] % 300),
                 every: ms(900),
-            },
+            }),
             _ => App::Bulk,
         };
         if d.numbers[11].is_multiple_of(5) {

@@ -1,11 +1,12 @@
 //! The application of a flow.
 
-use settings::{Item, Key, Problem, Result, Section, Tree, unknown_name, wrong};
+use algo::Unit;
+use settings::{Item, Key, Problem, Result, Section, Tree, plain, unknown_name, wrong};
 use units::{Bytes, Rate};
 
 use super::profile;
 use crate::keys::{self, APPS, SIZE_RANGE};
-use crate::types::App;
+use crate::types::{App, JitterBuffer, Page};
 
 /// Largest number of objects of a page, and of rates of a ladder.
 const MAX_OBJECTS: u64 = 1_000;
@@ -41,7 +42,7 @@ pub(super) fn read(flow: &Section<'_>) -> Result<App> {
         "voip" => {
             let s = section(&[keys::VOIP])?;
             let (every, bytes) = (s.duration("every")?, s.bytes("bytes")?);
-            App::Voip { every, bytes, jitter_buffer: s.duration("jitter_buffer")? }
+            App::Voip { every, bytes, jitter_buffer: jitter_buffer(&s)? }
         }
         "requests" => {
             let s = section(&[keys::REQUESTS])?;
@@ -72,14 +73,31 @@ fn file(section: &Section<'_>) -> Result<App> {
 }
 
 fn web(section: &Section<'_>) -> Result<App> {
-    Ok(App::Web {
+    Ok(App::Web(Page {
         html: section.bytes("html")?,
         objects: objects(section)?,
         depth: section.count("depth")?,
         connections: section.count("connections")?,
         request: section.bytes("request")?,
+        compute: section.duration("compute")?,
         every: section.duration("every")?,
-    })
+    }))
+}
+
+/// `"adaptive"`, with the least wait, or a fixed time.
+fn jitter_buffer(section: &Section<'_>) -> Result<JitterBuffer> {
+    match section.get("jitter_buffer") {
+        Some(tree) if tree.text() != Some("adaptive") => {
+            if section.has("jitter_min") {
+                let text = "a fixed jitter buffer waits neither more nor less".to_owned();
+                return section.wrong("jitter_min", Problem::Contradiction(text));
+            }
+            let value =
+                plain(Unit::Duration, Some(("0 s", "10 s")), tree, &section.full("jitter_buffer"))?;
+            Ok(JitterBuffer::Fixed(algo::Setting::from_value(&value).unwrap_or_default()))
+        }
+        _ => Ok(JitterBuffer::Adaptive { least: section.duration("jitter_min")? }),
+    }
 }
 
 /// A list of sizes, or so many of one size.

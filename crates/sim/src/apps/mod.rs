@@ -4,6 +4,7 @@
 //! received bytes and timers, and returns [`Command`]s, among them figures for the `apps` table.
 
 mod file;
+mod playout;
 mod requests;
 mod video;
 pub mod voip;
@@ -85,9 +86,7 @@ impl App {
             Kind::Requests { request, response, think } => {
                 App::Requests(requests::Requests::new(*request, *response, *think))
             }
-            Kind::Web { html, objects, depth, connections, request, every } => App::Web(
-                web::Web::new(*html, objects.clone(), *depth, *connections, *request, *every),
-            ),
+            Kind::Web(page) => App::Web(web::Web::new(page)),
             Kind::Video { ladder, segment, start_buffer, max_buffer, safety } => App::Video(
                 video::Video::new(ladder.clone(), *segment, *start_buffer, *max_buffer, *safety),
             ),

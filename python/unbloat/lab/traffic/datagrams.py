@@ -10,7 +10,7 @@ Differences from the simulator:
 - A UDP packet has room for these stamps: 48 bytes on the IP layer at least.
 - A packet counts as lost where a later one arrived, or where it was sent so long before the end that it should have; there it
   is known. Packets that are still on the way at the end are neither, as there.
-- All figures of a call are computed at its end, from the packets' times, by the simulator's own law.
+- All figures of a call are computed at its end, from the packets' times, by the simulator's own code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import struct
 import time
 from typing import Any
 
-from unbloat.lab.traffic import sockets, voice
+from unbloat import _native as native
+from unbloat.lab.traffic import sockets
 from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import READ, Loop, now_ns
 
@@ -157,8 +158,12 @@ class Call:
         stop = self._flow["stop_s"]
         until = end_s if stop is None else min(stop, end_s)
         sent = times(self._flow["start_s"], [self._app["every_s"]], until)
-        windows, total = voice.scores(
-            self._app["every_s"], self._app["jitter_buffer_s"], sent, self._arrived
+        windows, total = native.voice_scores(
+            self._app["every_s"],
+            self._app["jitter_buffer_s"],
+            self._app["jitter_min_s"],
+            sent,
+            self._arrived,
         )
         # The end called "to" receives what "from" sends.
         there = self._side == "to"

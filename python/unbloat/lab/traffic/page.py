@@ -1,7 +1,8 @@
 """The files that nginx serves: pages of objects in layers, segments of video. All are of their exact size.
 
 A page is a document whose script, at its very end, asks for the objects: those of a layer when all of the layer before
-have come, so many at a time as the scenario has connections. Then it hands over the browser's own timings.
+have come, so many at a time as the scenario has connections. Then it hands over the browser's own timings. Where the
+scenario's browser computes, the script waits that long before each layer: how long, the machine shall not decide.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ BROWSER_CONNECTIONS = 6
 
 # `n` objects over `d` layers as the simulator spreads them, `m` at a time. The browser's list of
 # timings is made long enough first.
-_SCRIPT = """<script>(async()=>{{const n={n},d={d},m={m},p=performance,f=Math.floor;p.setResourceTimingBufferSize(n+9);\
+_SCRIPT = """<script>(async()=>{{const n={n},d={d},m={m},c={c},p=performance,f=Math.floor;p.setResourceTimingBufferSize(n+9);\
 let e='';try{{for(let l=0;l<d;l++){{const t=[];for(let i=f(n*l/d);i<f(n*(l+1)/d);i++)t.push(i);\
+if(c&&t.length)await new Promise(r=>setTimeout(r,c));\
 const g=async()=>{{while(t.length)await(await fetch('o'+t.shift())).arrayBuffer()}};\
 await Promise.all(Array.from({{length:m}},g))}}}}catch(x){{e=''+x}}\
 const j=o=>[o.connectStart,o.connectEnd,o.requestStart,o.responseStart,o.responseEnd,o.decodedBodySize];\
@@ -25,11 +27,19 @@ _HEAD = "<!doctype html><link rel=icon href=data:,><!--"
 _FOOT = "-->"
 
 
+def computed_ms(app: dict[str, Any]) -> float:
+    """What the browser computes before each layer, and after the last: the simulator's parts."""
+    layers = min(max(app["depth"], 1), len(app["objects_bytes"]))
+    part: float = app["compute_s"] * 1000 / (layers + 1)
+    return part
+
+
 def document(app: dict[str, Any]) -> str:
     """The document of a page; longer than asked for only where the script alone is longer."""
     script = _SCRIPT.format(
         n=len(app["objects_bytes"]),
         d=max(app["depth"], 1),
+        c=round(computed_ms(app), 3),
         m=max(min(app["connections"], BROWSER_CONNECTIONS), 1),
     )
     padding: int = max(app["html_bytes"] - len(_HEAD) - len(_FOOT) - len(script), 0)
