@@ -15,7 +15,8 @@ use units::{Bytes, Duration, Histogram, Instant};
 
 use crate::aqm::{self, Dropped};
 use crate::gate::{AnyGate, Event, Gate};
-use crate::link::{Head, Link, Medium, Offer, grants};
+use crate::link::grants::Level;
+use crate::link::{Head, Link, Medium, Offer};
 use crate::{Packet, Rng};
 
 pub use queue::Queue;
@@ -32,8 +33,31 @@ pub struct Firmware {
     pub buffer: Bytes,
     /// Interval of its reports (5 ms, QCUT section 6).
     pub report_every: Duration,
-    /// Age of a report when the kernel reads it (100 ms in QCUT).
+    /// Mean age of a report when the kernel reads it (100 ms in QCUT).
     pub report_delay: Duration,
+    /// Reports of this span reach the kernel together, as a log that is handed over in buffers; zero: each alone.
+    pub report_batch: Duration,
+    /// What the kernel reads from a report, which has a level and no number of bytes.
+    pub level: Level,
+    /// The modem's clock is ahead of the host's: its reports are older than they say.
+    pub clock_ahead: Duration,
+    /// The modem's clock is behind the host's: its reports are younger than they say.
+    pub clock_behind: Duration,
+}
+
+impl Default for Firmware {
+    /// QCUT's modem: sections 4 and 6, with its clock synchronised to the host's.
+    fn default() -> Firmware {
+        Firmware {
+            buffer: Bytes(300_000),
+            report_every: Duration::from_millis(5),
+            report_delay: Duration::from_millis(100),
+            report_batch: Duration::ZERO,
+            level: Level::Upper,
+            clock_ahead: Duration::ZERO,
+            clock_behind: Duration::ZERO,
+        }
+    }
 }
 
 /// Gate and firmware buffer of a phone.
@@ -46,6 +70,10 @@ pub struct Device {
     firmware_bytes: u64,
     report_every: Duration,
     report_delay: Duration,
+    report_batch: Duration,
+    level: Level,
+    clock_ahead: Duration,
+    clock_behind: Duration,
     next_report: Instant,
     /// Reports under way to the kernel.
     reports: VecDeque<(Instant, Event)>,
@@ -66,6 +94,10 @@ impl Device {
             firmware_bytes: 0,
             report_every: firmware.report_every.max(Duration(1)),
             report_delay: firmware.report_delay,
+            report_batch: firmware.report_batch,
+            level: firmware.level,
+            clock_ahead: firmware.clock_ahead,
+            clock_behind: firmware.clock_behind,
             next_report: Instant::ZERO,
             reports: VecDeque::new(),
             moved: 0,
@@ -494,17 +526,24 @@ impl Port {
         let Some(device) = &mut self.device else { return };
         if now >= device.next_report {
             let grants = self.link.medium.take_grants(now);
+            let stamp = (now + device.clock_ahead).0.saturating_sub(device.clock_behind.0);
+            // 36.321 section 5.4.5: what is left after the block was built; a packet's part that was sent does not
+            // count.
+            let waiting = grants.waiting.unwrap_or(Bytes(device.firmware_bytes));
             let event = Event::Report {
-                at: now,
+                at: Instant(stamp),
                 // A buffer status report has a level, not a number of bytes.
-                occupancy: grants::reported(Bytes(device.firmware_bytes)),
+                occupancy: device.level.read(waiting),
                 granted: grants.granted,
                 padding: grants.padding,
             };
             // Random delay: with a constant one the kernel would always sample at the same phase.
-            let delay = device.report_delay.0;
+            // A batch is handed over at its end: its reports have then waited for half of it on average.
+            let (batch, mean) = (device.report_batch.0, device.report_delay.0);
+            let handed = if batch == 0 { now.0 } else { now.0.next_multiple_of(batch) };
+            let delay = mean.saturating_sub(batch / 2);
             let jitter = self.rng.below(delay / 10 + 1);
-            let due = Instant(now.0 + delay - delay / 20 + jitter);
+            let due = Instant(handed + delay - delay / 20 + jitter);
             let due = due.max(device.reports.back().map_or(due, |(at, _)| *at));
             device.reports.push_back((due, event));
             // On a fixed grid, which a pause does not move.
@@ -574,11 +613,7 @@ mod tests {
         let link = Link::new(medium, Duration::from_millis(10), Vec::new());
         let plain = Queue::Shared(built(aqm::TABLE, "droptail", None));
         let mut port = Port::new(1, plain, link, Rng::new(1, "port"), Rng::new(1, "link"));
-        let firmware = Firmware {
-            buffer: Bytes(3_000),
-            report_every: Duration::from_millis(5),
-            report_delay: Duration::from_millis(100),
-        };
+        let firmware = Firmware { buffer: Bytes(3_000), ..Firmware::default() };
         let shaper = Queue::Shared(built(aqm::TABLE, "cake", Some(8_000_000)));
         port.set_device(shaper, Device::new(built(gate::TABLE, "none", None), &firmware));
         let mut outcomes = Vec::new();
