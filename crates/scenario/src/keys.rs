@@ -166,6 +166,13 @@ pub(crate) const FIRMWARE: &[Key] = &[
         "300 KB",
         "its size; the queue above stops when it is full",
     ),
+    // netif_stop_queue and netif_wake_queue at two marks, as drivers do.
+    key(
+        "wake",
+        bytes("0 B", "1 GB"),
+        "0 B",
+        "bytes that are free again when the driver wakes the queue that it stopped; 0: as soon as a packet fits",
+    ),
     key(
         "report_every",
         duration("10 us", "60 s"),

@@ -61,6 +61,8 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
         return windowed(figures, metric, statistic, name, what.between)
     if metric == "flow_queue_ms":
         return part(figures.transfer_queue_ms(name), statistic)
+    if metric in ("qdisc_acks_ms", "firmware_acks_ms"):
+        return part(figures.stage_ms(name, metric.removesuffix("_ms")), statistic)
     if metric not in METRICS:
         raise UnbloatError(f"no metric is called {metric!r}")
     return figure(figures, metric, name, statistic or None)

@@ -14,9 +14,9 @@
 //! Calibration: the rate of each signal is the mean throughput of figure 15's uploads with at least 50 KB
 //! below the queue. `report_delay` and `ahead` are fitted to the seven pairs of RTT and throughput at −98
 //! dBm alone (root mean square error 3.8 %), behind a modem that hands its reports over each 100 ms. The
-//! other signals change only the rate. That span is fitted with them: from 100 ms on there is one fit; at
-//! 80 ms and below, or with each report handed over alone after 100 ms, QCUT-B of 10 and 20 KB loses a third
-//! of the throughput that figure 15 has. QCUT-D is not part of the fit.
+//! other signals change only the rate. That span is part of the fit: between 90 and 150 ms it matters
+//! little. With 80 ms, or with each report handed over alone after 100 ms, QCUT-B of 10 KB loses a fifth and
+//! more of the throughput that figure 15 has. QCUT-D is not part of the fit.
 //!
 //! Deviations: one logical channel. The modem sends a scheduling request whenever the buffer contains
 //! data unknown to the base station (a real modem: for new data in an empty buffer, and after a timer).

@@ -29,8 +29,10 @@ const BARE_BYTES: u32 = 80;
 /// The modem's buffer below the operating system, and what it reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Firmware {
-    /// Its size in bytes. When it is full the queue above waits (back-pressure); it never drops.
+    /// Its size in bytes. When it is full the driver stops the queue above (back-pressure); it never drops.
     pub buffer: Bytes,
+    /// Bytes that are free again when the driver wakes a queue that it stopped; zero: as soon as a packet fits.
+    pub wake: Bytes,
     /// Interval of its reports (5 ms, QCUT section 6).
     pub report_every: Duration,
     /// Mean age of a report when the kernel reads it (100 ms in QCUT).
@@ -50,6 +52,7 @@ impl Default for Firmware {
     fn default() -> Firmware {
         Firmware {
             buffer: Bytes(300_000),
+            wake: Bytes::ZERO,
             report_every: Duration::from_millis(5),
             report_delay: Duration::from_millis(100),
             report_batch: Duration::ZERO,
@@ -65,9 +68,14 @@ pub struct Device {
     /// The gate above the firmware buffer.
     pub gate: AnyGate,
     buffer: u64,
+    wake: u64,
+    /// The driver has stopped the queue.
+    stopped: bool,
     /// Packets in the firmware buffer, with the time they entered.
     firmware: VecDeque<(Packet, Instant)>,
     firmware_bytes: u64,
+    /// Time of bare ACKs in the qdisc and in the firmware; they are in the delays of all packets as well.
+    acks: [Stage; 2],
     report_every: Duration,
     report_delay: Duration,
     report_batch: Duration,
@@ -90,8 +98,11 @@ impl Device {
         Device {
             gate,
             buffer: firmware.buffer.0,
+            wake: firmware.wake.0.min(firmware.buffer.0),
+            stopped: false,
             firmware: VecDeque::new(),
             firmware_bytes: 0,
+            acks: [Stage::default(), Stage::default()],
             report_every: firmware.report_every.max(Duration(1)),
             report_delay: firmware.report_delay,
             report_batch: firmware.report_batch,
@@ -359,7 +370,9 @@ impl Port {
         let mut moved = false;
         while let Some(device) = &mut self.device {
             // Back-pressure: a full modem accepts no packet, so no packet is dropped below the queue.
-            if device.firmware_bytes >= device.buffer || !device.gate.open(now) {
+            device.stopped = device.firmware_bytes >= device.buffer
+                || device.stopped && device.firmware_bytes > device.buffer - device.wake;
+            if device.stopped || !device.gate.open(now) {
                 break;
             }
             let Some(packet) = self.queue.dequeue(now, &mut self.dropped, &mut self.rng) else {
@@ -378,6 +391,9 @@ impl Port {
             device.firmware.push_back((packet, now));
             self.link.medium.on_backlog(now, Bytes(device.firmware_bytes));
             self.queued.record(now.since(packet.enqueued).0, measured);
+            if packet.bytes <= BARE_BYTES {
+                device.acks[0].record(now.since(packet.enqueued).0, measured);
+            }
             outcomes.push(Outcome::LeftQueue(packet));
             moved = true;
         }
@@ -429,6 +445,9 @@ impl Port {
             device.gate.on_event(now, &Event::Completed { bytes: Bytes(bytes) });
             self.link.medium.on_backlog(now, Bytes(device.firmware_bytes));
             self.firmware.record(leaves.since(since).0, measured);
+            if packet.bytes <= BARE_BYTES {
+                device.acks[1].record(leaves.since(since).0, measured);
+            }
         } else {
             self.queued.record(now.since(since).0, measured);
         }

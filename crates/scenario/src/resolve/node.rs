@@ -108,6 +108,7 @@ pub(super) fn devices(
         let firmware = section.below("firmware", &[keys::FIRMWARE])?;
         let firmware = Firmware {
             buffer: firmware.bytes("buffer")?,
+            wake: firmware.bytes("wake")?,
             report_every: firmware.duration("report_every")?,
             report_delay: firmware.duration("report_delay")?,
             report_batch: firmware.duration("report_batch")?,
