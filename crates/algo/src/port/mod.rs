@@ -657,4 +657,102 @@ mod tests {
         assert!(turns < 30, "{turns}");
         assert_eq!(port.waiting_packets(), 0);
     }
+
+    /// A port of a phone whose modem sends a packet of 1,500 bytes each 12 ms, with `packets` to send.
+    fn phone(firmware: &Firmware, packets: u32) -> (Port, Vec<Outcome>) {
+        let medium = built(link::TABLE, "fixed", Some(1_000_000));
+        let link = Link::new(medium, Duration::ZERO, Vec::new());
+        let queue = || Queue::Shared(built(aqm::TABLE, "droptail", None));
+        let mut port = Port::new(1, queue(), link, Rng::new(1, "port"), Rng::new(1, "link"));
+        port.set_device(queue(), Device::new(built(gate::TABLE, "none", None), firmware));
+        let mut outcomes = Vec::new();
+        for i in 0..packets {
+            let bytes = if i == 1 { 52 } else { 1_500 };
+            port.enqueue(Instant::ZERO, Packet { bytes, ..Packet::default() }, &mut outcomes);
+        }
+        (port, outcomes)
+    }
+
+    #[test]
+    fn reports_of_a_batch_reach_the_kernel_together_and_are_as_old_on_average() {
+        let ages = |batch| {
+            let report_batch = Duration::from_millis(batch);
+            let (mut port, mut outcomes) =
+                phone(&Firmware { report_batch, ..Firmware::default() }, 0);
+            let (mut now, mut ages, mut times) = (Instant::ZERO, Vec::new(), Vec::new());
+            while now < Instant(10_000_000_000) {
+                now = port.next_gate(now).expect("a modem reports");
+                outcomes.clear();
+                port.run(now, &mut outcomes);
+                for outcome in &outcomes {
+                    if let Outcome::Reported(Event::Report { at, .. }) = outcome {
+                        ages.push(now.since(*at).0 as f64 / 1e6);
+                        times.push(now);
+                    }
+                }
+            }
+            times.dedup();
+            let least = ages.iter().copied().fold(f64::MAX, f64::min);
+            (ages.iter().sum::<f64>() / ages.len() as f64, least, times.len())
+        };
+        let ((alone, youngest, _), (together, least, times)) = (ages(0), ages(100));
+        assert!((95.0..105.0).contains(&alone) && youngest >= 95.0, "{alone} {youngest}");
+        assert!((95.0..105.0).contains(&together), "{together}");
+        assert!((47.0..53.0).contains(&least), "{least}");
+        // Hundred batches; the way of each report varies by some milliseconds, in which later ones catch up.
+        assert!(times < 1_000, "{times}");
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_makes_reports_look_younger() {
+        let clock_ahead = Duration::from_millis(50);
+        let (mut port, mut outcomes) = phone(&Firmware { clock_ahead, ..Firmware::default() }, 0);
+        port.run(Instant(1_000_000_000), &mut outcomes);
+        outcomes.clear();
+        port.run(Instant(1_110_000_000), &mut outcomes);
+        let stamp = outcomes.iter().find_map(|outcome| match outcome {
+            Outcome::Reported(Event::Report { at, .. }) => Some(*at),
+            _ => None,
+        });
+        assert_eq!(stamp, Some(Instant(1_050_000_000)));
+    }
+
+    #[test]
+    fn a_driver_wakes_a_stopped_queue_at_its_lower_mark() {
+        let firmware =
+            Firmware { buffer: Bytes(15_000), wake: Bytes(7_500), ..Firmware::default() };
+        let (mut port, mut outcomes) = phone(&firmware, 100);
+        let below = |port: &Port| port.device.as_ref().map_or(0, |device| device.firmware_bytes());
+        let full = below(&port);
+        assert!((15_000..16_500).contains(&full), "{full}");
+        let (mut now, mut least) = (Instant::ZERO, full);
+        while let Some(at) = port.next_free(now)
+            && port.queue.len() > 20
+        {
+            now = at;
+            let before = port.queue.len();
+            port.run(now, &mut outcomes);
+            // It passes nothing until half is free, then all that fits.
+            assert!(port.queue.len() == before || below(&port) >= 15_000, "{}", below(&port));
+            least = least.min(below(&port));
+        }
+        assert!((7_500..9_100).contains(&least), "{least}");
+    }
+
+    #[test]
+    fn acks_without_data_have_delays_of_their_own() {
+        let (mut port, mut outcomes) = phone(&Firmware::default(), 10);
+        let mut now = Instant::ZERO;
+        while let Some(at) = port.next_free(now) {
+            now = at;
+            port.run(now, &mut outcomes);
+        }
+        let rows = port.stages(0, Duration::from_secs(1));
+        let count = |stage: &str| {
+            let row = rows.iter().find(|row| row.stage == stage)?;
+            row.delay_ms.map(|delay| delay.count)
+        };
+        assert_eq!((count("firmware"), count("firmware_acks")), (Some(10), Some(1)));
+        assert_eq!((count("qdisc"), count("qdisc_acks")), (Some(10), Some(1)));
+    }
 }
