@@ -57,7 +57,7 @@ every = "100 ms"
 [lab]
 gate = "agent"
 """
-GATE = 'gate = { kind = "qcut_d", target = "20 ms" }'
+GATE = 'gate = { kind = "qcut_d", target = "20 ms", hold = true }'
 LAW = {"lambda": 2.0}
 ACKS = 'window = { kind = "drwa", form = "rate", alpha = 8, quick = true, lambda = 2.0 }'
 # In place of the agent: it says that all is well, and does nothing.

@@ -114,7 +114,7 @@ def test_a_gate_is_the_agents_where_the_scenario_says_so() -> None:
         "slack": "0 us",
         "floor": 4,
         "patience": "1000000 us",
-        "hold": True,
+        "hold": False,
         "pace": False,
     }
 

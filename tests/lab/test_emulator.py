@@ -83,7 +83,7 @@ def test_bytes_arrive_unharmed_over_a_link_that_loses_and_marks(
 REPLAYED = {
     "two stages": (
         'medium = "grants"',
-        '[device]\ngate = "qcut_d"\nfirmware = { buffer = "100 KB" }\nqdisc = { kind = "fq_codel" }\n',
+        '[device]\ngate = { kind = "qcut_d", hold = true }\nfirmware = { buffer = "100 KB" }\nqdisc = { kind = "fq_codel" }\n',
     ),
     "probing": (
         'rate = "2 Mbit/s"',

@@ -199,6 +199,8 @@ fn mos(delay_ms: f64, loss: f64) -> f64 {
 fn pause_steps(pauses_s: Vec<f64>, extras_ms: Vec<f64>) -> Vec<(f64, f64, f64)> {
     let steps = diagnose::pauses::steps(pauses_s.into_iter().zip(extras_ms).collect());
     steps.into_iter().map(|step| (step.from_s, step.until_s, step.extra_ms)).collect()
+}
+
 /// Packets sent and arrived to (time, MOS) of each ten seconds and MOS of the call.
 type Scores = (Vec<(f64, f64)>, Option<f64>);
 

@@ -166,6 +166,13 @@ pub(crate) const FIRMWARE: &[Key] = &[
         "300 KB",
         "its size; the queue above stops when it is full",
     ),
+    // netif_stop_queue and netif_wake_queue at two marks, as drivers do.
+    key(
+        "wake",
+        bytes("0 B", "1 GB"),
+        "0 B",
+        "bytes that are free again when the driver wakes the queue that it stopped; 0: as soon as a packet fits",
+    ),
     key(
         "report_every",
         duration("10 us", "60 s"),
@@ -176,7 +183,34 @@ pub(crate) const FIRMWARE: &[Key] = &[
         "report_delay",
         duration("0 s", "60 s"),
         "100 ms",
-        "their age when the kernel reads them (QCUT section 6)",
+        "their mean age when the kernel reads them (QCUT section 6)",
+    ),
+    // QCUT gives a mean of "around 100 ms, due to various overheads" and not how it comes about.
+    key(
+        "report_batch",
+        duration("0 s", "60 s"),
+        "0 s",
+        "reports of this span reach the kernel together, at most twice `report_delay`; 0: each alone",
+    ),
+    // 36.321 table 6.1.3.1-1 has 64 levels; which number the kernel takes for one QCUT does not say.
+    key(
+        "level",
+        choice(&["upper", "middle"]),
+        "upper",
+        "what the kernel takes a report's level for: the upper edge of its interval, or its middle",
+    ),
+    // QCUT section 6.3 asks the modem for its time and corrects the stamps; what is left is not stated.
+    key(
+        "clock_ahead",
+        duration("0 s", "60 s"),
+        "0 s",
+        "the modem's clock is so far ahead of the host's: its reports are older than they say",
+    ),
+    key(
+        "clock_behind",
+        duration("0 s", "60 s"),
+        "0 s",
+        "the modem's clock is so far behind the host's: its reports are younger than they say",
     ),
 ];
 

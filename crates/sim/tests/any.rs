@@ -91,6 +91,7 @@ fn any_scenario(d: &Choices) -> Scenario {
                 buffer: Bytes(3_000 + d.numbers[5] % 300_000),
                 report_every: ms(1 + d.numbers[5] % 20),
                 report_delay: ms(d.numbers[6] % 150),
+                ..Firmware::default()
             },
         });
     }
@@ -297,11 +298,7 @@ fn every_algorithm_of_every_table_moves_data() {
             link: 0,
             qdisc: made::droptail(1_000),
             gate: made::defaults(i, e.params),
-            firmware: Firmware {
-                buffer: Bytes(300_000),
-                report_every: ms(5),
-                report_delay: ms(100),
-            },
+            firmware: Firmware { buffer: Bytes(300_000), ..Firmware::default() },
         });
         check(format!("gate {}", e.name), s);
     }

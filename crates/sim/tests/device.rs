@@ -20,11 +20,7 @@ fn tcp_small_queues_leave_no_more_than_their_limit_in_the_qdisc() {
             link: 0,
             qdisc: made::droptail(1_000),
             gate: made::algorithm!(algo::gate, "none"),
-            firmware: Firmware {
-                buffer: Bytes(100_000),
-                report_every: ms(5),
-                report_delay: ms(100),
-            },
+            firmware: Firmware { buffer: Bytes(100_000), ..Firmware::default() },
         });
         s.flows[0].sender.tsq = tsq.map(Bytes);
         most_in_qdisc(&made::run(&s))
@@ -54,10 +50,11 @@ fn uploads(mbit: f64, number: usize, download: bool, pace: bool) -> Scenario {
         gate: made::algorithm!(
             algo::gate,
             "qcut_d",
+            "hold" = Value::Flag(true),
             "slack" = Value::Duration(ms(150)),
             "pace" = Value::Flag(pace)
         ),
-        firmware: Firmware { buffer: Bytes(1_000_000), report_every: ms(5), report_delay: ms(100) },
+        firmware: Firmware { buffer: Bytes(1_000_000), ..Firmware::default() },
     });
     s.flows = (0..number).map(|_| made::transfer(SENDER, RECEIVER, "cubic")).collect();
     if download {

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from statistics import correlation
 
 from unbloat.claims.at_ack import at_ack
 from unbloat.claims.figure import Picked
@@ -67,6 +68,10 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
         return windowed(figures, metric, statistic, name, what.between)
     if metric == "flow_queue_ms":
         return part(figures.transfer_queue_ms(name), statistic)
+    if metric in ("qdisc_correlation", "firmware_correlation"):
+        return delay_by_bytes(figures, name, metric.removesuffix("_correlation"))
+    if metric in ("qdisc_acks_ms", "firmware_acks_ms"):
+        return part(figures.stage_ms(name, metric.removesuffix("_ms")), statistic)
     if metric not in METRICS:
         raise UnbloatError(f"no metric is called {metric!r}")
     return figure(figures, metric, name, statistic or None)
@@ -163,6 +168,26 @@ def windowed(
         column = ENDS.get((metric, statistic), SAMPLED[metric])
         return part(statistics(row[column] for row in rows), statistic)
     raise UnbloatError(f"{metric} cannot be measured between two times")
+
+
+# The highest level of a buffer status report says no more than this (3GPP TS 36.321 table 6.1.3.1-1).
+REPORTED_AT_MOST = {"qdisc": math.inf, "firmware": 150_000}
+
+
+def delay_by_bytes(figures: Figures, link: str, stage: str) -> float | None:
+    """Correlation (Pearson) of the delay in a stage with the bytes that stand there, by bins after the warm-up."""
+    pairs = [
+        (min(row["bytes"], REPORTED_AT_MOST[stage]), row["delay_ms"])
+        for row in figures.run.queues.to_pylist()
+        if row["link"] == link
+        and row["stage"] == stage
+        and row["t_s"] >= figures.warmup_s
+        and row["delay_ms"] is not None
+    ]
+    if len(pairs) < 3:
+        return None
+    here, waits = zip(*pairs, strict=True)
+    return correlation(here, waits) if len(set(here)) > 1 and len(set(waits)) > 1 else None
 
 
 def variation(found: Iterable[float | None]) -> float | None:

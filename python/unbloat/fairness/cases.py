@@ -217,7 +217,7 @@ start = "2 s"
 
 BOTH_S, BOTH_FROM_S = 40, 10
 """Length of a run, and from when on it is measured: both flows have started by then."""
-GATE = '{ kind = "qcut_d", target = "20 ms", slack = "150 ms" }'
+GATE = '{ kind = "qcut_d", target = "20 ms", hold = true, slack = "150 ms" }'
 # Its own connections paced, as by default in the agent.
 PACED = GATE.replace(" }", ", pace = true }")
 BOTH_WAYS: tuple[BothWays, ...] = tuple(

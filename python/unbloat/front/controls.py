@@ -66,7 +66,7 @@ LAWS = (
 GATE = Control(
     "gate",
     role="ours",
-    gate='{ kind = "qcut_d", target = "20 ms", slack = "150 ms" }',
+    gate='{ kind = "qcut_d", target = "20 ms", hold = true, slack = "150 ms" }',
     ways=("up",),
 )
 UNTREATED = Control("nothing", role="untreated")

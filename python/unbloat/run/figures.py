@@ -284,8 +284,8 @@ class Figures:
         return self._stages.get(link, {}).get(stage)
 
     def stages(self, link: str) -> list[str]:
-        """`queue`, or `qdisc` and `firmware`."""
-        return list(self._stages.get(link, {}))
+        """`queue`, or `qdisc` and `firmware`; those of ACKs alone are a part of these."""
+        return [name for name in self._stages.get(link, {}) if not name.endswith("_acks")]
 
     def link_ms(self, link: str) -> Statistics | None:
         """Time in front of a link. Behind a device both stages add up, bin by bin."""

@@ -62,9 +62,10 @@ pub(crate) const SHAPER: Group = group! {
 /// anything else (docs/agent-uplink.md).
 pub const SLACK: units::Duration = units::Duration::from_millis(150);
 
-/// The gate's law: as published, but for the slack, and for connections that are paced beside a download.
+/// The gate's law: as published, but for the slack, for a rate that intervals without data do not lower, and for
+/// connections that are paced beside a download.
 pub fn law() -> qcut_d::Config {
-    qcut_d::Config { slack: SLACK, pace: true, ..qcut_d::Config::default() }
+    qcut_d::Config { slack: SLACK, hold: true, pace: true, ..qcut_d::Config::default() }
 }
 
 /// A source of reports.

@@ -43,7 +43,8 @@ pub const fn remaining(buffered: u64, rate: u64, ns: u64) -> u64 {
     buffered.saturating_sub(drained(rate, ns))
 }
 
-/// One step of the moving average: α = 1/4 (QCUT section 6: 0.25).
+/// One step of the moving average: α = 1/4 (QCUT section 6: 0.25; whose weight it is the paper does not say: the
+/// new sample's here, as usual for an EWMA).
 #[inline]
 pub const fn averaged(rate: u64, sample: u64) -> u64 {
     let (rate, sample) =

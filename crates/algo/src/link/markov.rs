@@ -147,7 +147,7 @@ impl Medium for Markov {
     fn on_backlog(&mut self, _now: Instant, _backlog: Bytes) {}
 
     fn take_grants(&mut self, _now: Instant) -> Grants {
-        Grants { granted: self.service.take_sent(), padding: Bytes::ZERO }
+        Grants { granted: self.service.take_sent(), padding: Bytes::ZERO, waiting: None }
     }
 
     /// Rate and state at the last packet.

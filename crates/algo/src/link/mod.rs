@@ -73,6 +73,9 @@ pub struct Grants {
     pub granted: Bytes,
     /// Bytes of them that carried padding.
     pub padding: Bytes,
+    /// Bytes in the buffer that are in no block yet, now: what a buffer status report counts. `None`: the medium
+    /// sends whole packets, and the buffer contains what has not left.
+    pub waiting: Option<Bytes>,
 }
 
 /// What charts and snapshots show of a link.

@@ -160,7 +160,7 @@ impl Medium for Rates {
     fn on_backlog(&mut self, _now: Instant, _backlog: Bytes) {}
 
     fn take_grants(&mut self, _now: Instant) -> Grants {
-        Grants { granted: self.service.take_sent(), padding: Bytes::ZERO }
+        Grants { granted: self.service.take_sent(), padding: Bytes::ZERO, waiting: None }
     }
 
     fn state(&self, now: Instant) -> State {

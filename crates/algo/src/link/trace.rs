@@ -149,7 +149,11 @@ impl Medium for Trace {
     fn on_backlog(&mut self, _now: Instant, _backlog: Bytes) {}
 
     fn take_grants(&mut self, _now: Instant) -> Grants {
-        Grants { granted: Bytes(core::mem::take(&mut self.sent)), padding: Bytes::ZERO }
+        Grants {
+            granted: Bytes(core::mem::take(&mut self.sent)),
+            padding: Bytes::ZERO,
+            waiting: None,
+        }
     }
 
     fn state(&self, now: Instant) -> State {

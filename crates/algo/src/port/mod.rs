@@ -4,6 +4,7 @@
 //! phone it is QCUT's stack: qdisc → gate → firmware buffer → radio, with the modem's late reports ·
 //! action: packets start, wait, arrive, or are dropped; each stage's delay is measured.
 
+mod firmware;
 mod queue;
 mod rows;
 
@@ -15,9 +16,11 @@ use units::{Bytes, Duration, Histogram, Instant};
 
 use crate::aqm::{self, Dropped};
 use crate::gate::{AnyGate, Event, Gate};
-use crate::link::{Head, Link, Medium, Offer, grants};
+use crate::link::grants::Level;
+use crate::link::{Head, Link, Medium, Offer};
 use crate::{Packet, Rng};
 
+pub use firmware::Firmware;
 pub use queue::Queue;
 pub use rows::{QueueRow, StageRow};
 
@@ -25,27 +28,25 @@ pub use rows::{QueueRow, StageRow};
 /// have. A packet here has no headers to look at; a ping is larger.
 const BARE_BYTES: u32 = 80;
 
-/// The modem's buffer below the operating system, and what it reports.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Firmware {
-    /// Its size in bytes. When it is full the queue above waits (back-pressure); it never drops.
-    pub buffer: Bytes,
-    /// Interval of its reports (5 ms, QCUT section 6).
-    pub report_every: Duration,
-    /// Age of a report when the kernel reads it (100 ms in QCUT).
-    pub report_delay: Duration,
-}
-
 /// Gate and firmware buffer of a phone.
 pub struct Device {
     /// The gate above the firmware buffer.
     pub gate: AnyGate,
     buffer: u64,
+    wake: u64,
+    /// The driver has stopped the queue.
+    stopped: bool,
     /// Packets in the firmware buffer, with the time they entered.
     firmware: VecDeque<(Packet, Instant)>,
     firmware_bytes: u64,
+    /// Time of bare ACKs in the qdisc and in the firmware; they are in the delays of all packets as well.
+    acks: [Stage; 2],
     report_every: Duration,
     report_delay: Duration,
+    report_batch: Duration,
+    level: Level,
+    clock_ahead: Duration,
+    clock_behind: Duration,
     next_report: Instant,
     /// Reports under way to the kernel.
     reports: VecDeque<(Instant, Event)>,
@@ -62,10 +63,17 @@ impl Device {
         Device {
             gate,
             buffer: firmware.buffer.0,
+            wake: firmware.wake.0.min(firmware.buffer.0),
+            stopped: false,
             firmware: VecDeque::new(),
             firmware_bytes: 0,
+            acks: [Stage::default(), Stage::default()],
             report_every: firmware.report_every.max(Duration(1)),
             report_delay: firmware.report_delay,
+            report_batch: firmware.report_batch,
+            level: firmware.level,
+            clock_ahead: firmware.clock_ahead,
+            clock_behind: firmware.clock_behind,
             next_report: Instant::ZERO,
             reports: VecDeque::new(),
             moved: 0,
@@ -327,7 +335,9 @@ impl Port {
         let mut moved = false;
         while let Some(device) = &mut self.device {
             // Back-pressure: a full modem accepts no packet, so no packet is dropped below the queue.
-            if device.firmware_bytes >= device.buffer || !device.gate.open(now) {
+            device.stopped = device.firmware_bytes >= device.buffer
+                || device.stopped && device.firmware_bytes > device.buffer - device.wake;
+            if device.stopped || !device.gate.open(now) {
                 break;
             }
             let Some(packet) = self.queue.dequeue(now, &mut self.dropped, &mut self.rng) else {
@@ -346,6 +356,9 @@ impl Port {
             device.firmware.push_back((packet, now));
             self.link.medium.on_backlog(now, Bytes(device.firmware_bytes));
             self.queued.record(now.since(packet.enqueued).0, measured);
+            if packet.bytes <= BARE_BYTES {
+                device.acks[0].record(now.since(packet.enqueued).0, measured);
+            }
             outcomes.push(Outcome::LeftQueue(packet));
             moved = true;
         }
@@ -397,6 +410,9 @@ impl Port {
             device.gate.on_event(now, &Event::Completed { bytes: Bytes(bytes) });
             self.link.medium.on_backlog(now, Bytes(device.firmware_bytes));
             self.firmware.record(leaves.since(since).0, measured);
+            if packet.bytes <= BARE_BYTES {
+                device.acks[1].record(leaves.since(since).0, measured);
+            }
         } else {
             self.queued.record(now.since(since).0, measured);
         }
@@ -494,17 +510,24 @@ impl Port {
         let Some(device) = &mut self.device else { return };
         if now >= device.next_report {
             let grants = self.link.medium.take_grants(now);
+            let stamp = (now + device.clock_ahead).0.saturating_sub(device.clock_behind.0);
+            // 36.321 section 5.4.5: what is left after the block was built; a packet's part that was sent does not
+            // count.
+            let waiting = grants.waiting.unwrap_or(Bytes(device.firmware_bytes));
             let event = Event::Report {
-                at: now,
+                at: Instant(stamp),
                 // A buffer status report has a level, not a number of bytes.
-                occupancy: grants::reported(Bytes(device.firmware_bytes)),
+                occupancy: device.level.read(waiting),
                 granted: grants.granted,
                 padding: grants.padding,
             };
             // Random delay: with a constant one the kernel would always sample at the same phase.
-            let delay = device.report_delay.0;
+            // A batch is handed over at its end: its reports have then waited for half of it on average.
+            let (batch, mean) = (device.report_batch.0, device.report_delay.0);
+            let handed = if batch == 0 { now.0 } else { now.0.next_multiple_of(batch) };
+            let delay = mean.saturating_sub(batch / 2);
             let jitter = self.rng.below(delay / 10 + 1);
-            let due = Instant(now.0 + delay - delay / 20 + jitter);
+            let due = Instant(handed + delay - delay / 20 + jitter);
             let due = due.max(device.reports.back().map_or(due, |(at, _)| *at));
             device.reports.push_back((due, event));
             // On a fixed grid, which a pause does not move.
@@ -574,11 +597,7 @@ mod tests {
         let link = Link::new(medium, Duration::from_millis(10), Vec::new());
         let plain = Queue::Shared(built(aqm::TABLE, "droptail", None));
         let mut port = Port::new(1, plain, link, Rng::new(1, "port"), Rng::new(1, "link"));
-        let firmware = Firmware {
-            buffer: Bytes(3_000),
-            report_every: Duration::from_millis(5),
-            report_delay: Duration::from_millis(100),
-        };
+        let firmware = Firmware { buffer: Bytes(3_000), ..Firmware::default() };
         let shaper = Queue::Shared(built(aqm::TABLE, "cake", Some(8_000_000)));
         port.set_device(shaper, Device::new(built(gate::TABLE, "none", None), &firmware));
         let mut outcomes = Vec::new();
@@ -602,5 +621,103 @@ mod tests {
         }
         assert!(turns < 30, "{turns}");
         assert_eq!(port.waiting_packets(), 0);
+    }
+
+    /// A port of a phone whose modem sends a packet of 1,500 bytes each 12 ms, with `packets` to send.
+    fn phone(firmware: &Firmware, packets: u32) -> (Port, Vec<Outcome>) {
+        let medium = built(link::TABLE, "fixed", Some(1_000_000));
+        let link = Link::new(medium, Duration::ZERO, Vec::new());
+        let queue = || Queue::Shared(built(aqm::TABLE, "droptail", None));
+        let mut port = Port::new(1, queue(), link, Rng::new(1, "port"), Rng::new(1, "link"));
+        port.set_device(queue(), Device::new(built(gate::TABLE, "none", None), firmware));
+        let mut outcomes = Vec::new();
+        for i in 0..packets {
+            let bytes = if i == 1 { 52 } else { 1_500 };
+            port.enqueue(Instant::ZERO, Packet { bytes, ..Packet::default() }, &mut outcomes);
+        }
+        (port, outcomes)
+    }
+
+    #[test]
+    fn reports_of_a_batch_reach_the_kernel_together_and_are_as_old_on_average() {
+        let ages = |batch| {
+            let report_batch = Duration::from_millis(batch);
+            let (mut port, mut outcomes) =
+                phone(&Firmware { report_batch, ..Firmware::default() }, 0);
+            let (mut now, mut ages, mut times) = (Instant::ZERO, Vec::new(), Vec::new());
+            while now < Instant(10_000_000_000) {
+                now = port.next_gate(now).expect("a modem reports");
+                outcomes.clear();
+                port.run(now, &mut outcomes);
+                for outcome in &outcomes {
+                    if let Outcome::Reported(Event::Report { at, .. }) = outcome {
+                        ages.push(now.since(*at).0 as f64 / 1e6);
+                        times.push(now);
+                    }
+                }
+            }
+            times.dedup();
+            let least = ages.iter().copied().fold(f64::MAX, f64::min);
+            (ages.iter().sum::<f64>() / ages.len() as f64, least, times.len())
+        };
+        let ((alone, youngest, _), (together, least, times)) = (ages(0), ages(100));
+        assert!((95.0..105.0).contains(&alone) && youngest >= 95.0, "{alone} {youngest}");
+        assert!((95.0..105.0).contains(&together), "{together}");
+        assert!((47.0..53.0).contains(&least), "{least}");
+        // Hundred batches; the way of each report varies by some milliseconds, in which later ones catch up.
+        assert!(times < 1_000, "{times}");
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_makes_reports_look_younger() {
+        let clock_ahead = Duration::from_millis(50);
+        let (mut port, mut outcomes) = phone(&Firmware { clock_ahead, ..Firmware::default() }, 0);
+        port.run(Instant(1_000_000_000), &mut outcomes);
+        outcomes.clear();
+        port.run(Instant(1_110_000_000), &mut outcomes);
+        let stamp = outcomes.iter().find_map(|outcome| match outcome {
+            Outcome::Reported(Event::Report { at, .. }) => Some(*at),
+            _ => None,
+        });
+        assert_eq!(stamp, Some(Instant(1_050_000_000)));
+    }
+
+    #[test]
+    fn a_driver_wakes_a_stopped_queue_at_its_lower_mark() {
+        let firmware =
+            Firmware { buffer: Bytes(15_000), wake: Bytes(7_500), ..Firmware::default() };
+        let (mut port, mut outcomes) = phone(&firmware, 100);
+        let below = |port: &Port| port.device.as_ref().map_or(0, |device| device.firmware_bytes());
+        let full = below(&port);
+        assert!((15_000..16_500).contains(&full), "{full}");
+        let (mut now, mut least) = (Instant::ZERO, full);
+        while let Some(at) = port.next_free(now)
+            && port.queue.len() > 20
+        {
+            now = at;
+            let before = port.queue.len();
+            port.run(now, &mut outcomes);
+            // It passes nothing until half is free, then all that fits.
+            assert!(port.queue.len() == before || below(&port) >= 15_000, "{}", below(&port));
+            least = least.min(below(&port));
+        }
+        assert!((7_500..9_100).contains(&least), "{least}");
+    }
+
+    #[test]
+    fn acks_without_data_have_delays_of_their_own() {
+        let (mut port, mut outcomes) = phone(&Firmware::default(), 10);
+        let mut now = Instant::ZERO;
+        while let Some(at) = port.next_free(now) {
+            now = at;
+            port.run(now, &mut outcomes);
+        }
+        let rows = port.stages(0, Duration::from_secs(1));
+        let count = |stage: &str| {
+            let row = rows.iter().find(|row| row.stage == stage)?;
+            row.delay_ms.map(|delay| delay.count)
+        };
+        assert_eq!((count("firmware"), count("firmware_acks")), (Some(10), Some(1)));
+        assert_eq!((count("qdisc"), count("qdisc_acks")), (Some(10), Some(1)));
     }
 }

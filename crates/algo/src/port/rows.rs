@@ -34,7 +34,8 @@ pub struct QueueRow {
 pub struct StageRow {
     /// Index of the link behind it.
     pub link: usize,
-    /// `queue`, `qdisc` or `firmware`.
+    /// `queue`, `qdisc` or `firmware`; `qdisc_acks` and `firmware_acks` are the ACKs without data among the packets
+    /// of a device, where there were any.
     pub stage: &'static str,
     /// Time of packets in the stage, ms, after the warm-up.
     pub delay_ms: Option<Quantiles>,
@@ -104,8 +105,13 @@ impl Port {
             throughput: Bytes(c.measured_bytes).over(span),
         };
         let mut rows = alloc::vec![row(self.first_stage(), &self.queued.delays, self.queued.sum)];
-        if self.device.is_some() {
+        if let Some(device) = &self.device {
             rows.push(row("firmware", &self.firmware.delays, self.firmware.sum));
+            for (stage, acks) in ["qdisc_acks", "firmware_acks"].into_iter().zip(&device.acks) {
+                if acks.sum.1 > 0 {
+                    rows.push(row(stage, &acks.delays, acks.sum));
+                }
+            }
         }
         rows
     }

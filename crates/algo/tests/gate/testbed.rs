@@ -11,10 +11,11 @@ use algo::link::{AnyMedium, Head, Medium, Slot};
 use units::{Bytes, Duration, Instant, Rate};
 
 pub const PACKET: Bytes = Bytes(1_500);
-/// The modem writes a report every 5 ms, which the kernel reads about 100 ms later (QCUT section 6): 95 to
-/// 105 ms, in order. With an age of exactly twenty reports, reports and packets would stay in step.
+/// The modem writes a report every 5 ms, and the kernel reads them about 100 ms later (QCUT section 6): those of
+/// 100 ms together (fitted, as in `link/grants.rs`), each 100 ms old on average, give or take a twentieth of the way.
 const REPORT_EVERY: Duration = Duration::from_millis(5);
-const REPORT_AGE: (Duration, u64) = (Duration::from_millis(95), 10_000_000);
+const REPORT_AGE_NS: u64 = 100_000_000;
+pub const REPORT_BATCH: Duration = Duration::from_millis(100);
 /// Delay of a probe over an empty link.
 const BASE: Duration = Duration::from_millis(25);
 
@@ -42,6 +43,8 @@ pub struct Testbed {
     pub seen: Departures,
     /// Whether the source has data.
     pub sending: bool,
+    /// Span of the reports that reach the kernel together.
+    pub batch: Duration,
     buffer: Bytes,
     fifo: VecDeque<Instant>,
     /// The head is in transmission until this time.
@@ -64,6 +67,7 @@ impl Testbed {
             now: Instant::ZERO,
             seen: Departures::default(),
             sending: true,
+            batch: REPORT_BATCH,
             buffer,
             fifo: VecDeque::new(),
             leaving: None,
@@ -168,12 +172,14 @@ impl Testbed {
             let grants = self.link.take_grants(now);
             let report = Event::Report {
                 at: now,
-                occupancy: reported(self.buffered()),
+                occupancy: reported(grants.waiting.unwrap_or(self.buffered())),
                 granted: grants.granted,
                 padding: grants.padding,
             };
             let after = self.reports.back().map_or(now, |(at, _)| *at);
-            let read = now + REPORT_AGE.0 + Duration(self.rng.below(REPORT_AGE.1));
+            let handed = Instant(now.0.next_multiple_of(self.batch.0.max(1)));
+            let way = REPORT_AGE_NS - self.batch.0 / 2;
+            let read = handed + Duration(way - way / 20 + self.rng.below(way / 10 + 1));
             self.reports.push_back((read.max(after), report));
             self.next_report = now + REPORT_EVERY;
         }

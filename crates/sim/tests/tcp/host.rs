@@ -18,11 +18,7 @@ fn small_queues_hold_a_flow_to_their_limit_and_never_burst_beyond() {
             link: THERE,
             qdisc: made::droptail(1_000),
             gate: made::algorithm!(algo::gate, "none"),
-            firmware: Firmware {
-                buffer: Bytes(30_000),
-                report_every: ms(5),
-                report_delay: ms(100),
-            },
+            firmware: Firmware { buffer: Bytes(30_000), ..Firmware::default() },
         });
         let results = made::run(&s);
         let most = results.queues.iter().filter(|q| q.stage == "qdisc").map(|q| q.bytes).max();
