@@ -89,21 +89,28 @@ def read_toml(path: Path, text: str) -> dict[str, Any]:
 def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
     """Raises KeyError with one line for what is wrong."""
     claim = data["claim"]
-    known(claim, {"title", "source", "mark", "group", "quick", "table", "lab", "open"}, "claim")
+    known(
+        claim,
+        {"title", "source", "mark", "group", "quick", "table", "lab", "open", "chosen_after"},
+        "claim",
+    )
     for key in ("title", "source", "mark", "group"):
         if key not in claim:
             raise KeyError(f"claim.{key} is missing")
     if claim["mark"] not in MARKS:
         raise KeyError(f"claim.mark: there is no {claim['mark']!r}; there are {', '.join(MARKS)}")
     lab = lab_table(claim.get("lab"), "claim.lab")
+    # What was chosen for the whole claim was chosen for each of its figures.
+    chosen = {"chosen_after": claim["chosen_after"]} if "chosen_after" in claim else {}
     figures = tuple(
-        figure(entry, f"figure.{n}", claim["mark"], lab)
+        figure(chosen | entry, f"figure.{n}", claim["mark"], lab)
         for n, entry in enumerate(data.get("figure", []))
     )
     if not figures:
         raise KeyError("a claim needs at least one [[figure]]")
     left_open, sweep = claim.get("open"), data.get("sweep", {})
-    if left_open is not None and left_open not in sweep:
+    # A swept key such as `link.up.rate` is labelled by its last part.
+    if left_open is not None and left_open not in (key.rpartition(".")[2] for key in sweep):
         raise KeyError(f"claim.open: the sweep has no {left_open!r}")
     return Claim(
         path.stem,
