@@ -13,8 +13,8 @@ from unbloat.fairness.fairness import NAMES, Both, Shared, fairness, settings, s
 from unbloat.fairness.jain import holds_after, per_second
 from unbloat.fairness.judge import BothVerdict, judge_alone, judge_shared
 from unbloat.front.case import simulated
-from unbloat.front.store import Store
 from unbloat.run.figures import Figures, jain_index
+from unbloat.run.store import Store
 
 STORED = Path(__file__).parents[2] / "docs/generated/fairness.jsonl"
 PLAIN, _, _, _, LAW, FAIR_QUEUE = SHARINGS

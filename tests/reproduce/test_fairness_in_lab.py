@@ -16,9 +16,9 @@ from unbloat.fairness.fairness import NAMES, Fairness
 from unbloat.fairness.lab import LAB_CASES, FairnessInLab, fairness_in_lab, in_lab
 from unbloat.fairness.lab_page import fairness_lab_section
 from unbloat.fairness.page import fairness_page
-from unbloat.front.store import Store
 from unbloat.lab.agent.config import cures
 from unbloat.lab.execute import plan_of
+from unbloat.run.store import Store
 from unbloat.scenario.simulate import RunOptions, prepared
 
 STORED = Path(__file__).parents[2] / "docs/generated/fairness-lab.jsonl"

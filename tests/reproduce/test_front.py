@@ -22,9 +22,9 @@ from unbloat.front.judge import Field, Point, counts, dominates, judge, verdicts
 from unbloat.front.links import LINKS, Link, Track, halves, opportunities
 from unbloat.front.oracle import oracle
 from unbloat.front.page import front_page
-from unbloat.front.store import Store
 from unbloat.front.text import front_json, link_text
 from unbloat.run.figures import statistics
+from unbloat.run.store import Store
 from unbloat.scenario.confidence import Spread, spread
 from unbloat.scenario.simulate import RunOptions, simulate_all
 

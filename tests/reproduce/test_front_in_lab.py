@@ -31,9 +31,9 @@ from unbloat.front.lab import (
 from unbloat.front.lab_page import lab_section
 from unbloat.front.links import Link, Track
 from unbloat.front.page import front_page
-from unbloat.front.store import Store
 from unbloat.lab.agent.config import configuration, cures
 from unbloat.lab.execute import plan_of
+from unbloat.run.store import Store
 from unbloat.scenario.confidence import spread
 from unbloat.scenario.simulate import RunOptions, prepared
 

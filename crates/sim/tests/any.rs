@@ -153,6 +153,7 @@ fn any_scenario(d: &Choices) -> Scenario {
             every: vec![ms(50), ms(30)],
             bytes: Bytes(84),
             class: 0,
+            ttl: None,
         });
     }
     if d.numbers[3].is_multiple_of(3) {
@@ -235,6 +236,7 @@ fn reordering_costs_no_more_events_than_order() {
             every: vec![ms(1)],
             bytes: Bytes(84),
             class: 0,
+            ttl: None,
         });
         s.links[0].layers.push(made::algorithm!(
             link::layer,

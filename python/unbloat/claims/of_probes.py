@@ -12,13 +12,14 @@ Neither sees the scenario: only rows of the run's table of probes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from unbloat._native import pause_steps
 from unbloat.run.figures import Figures, statistics
 
 # Share of the added delay that a hop beyond the queue shows at least, and the added delay below which none is looked for
 # (both of `unbloat measure`).
-HALF, LEAST_MS = 0.5, 10.0
+HALF, MIN_ADDED_MS = 0.5, 10.0
 
 
 def pause_step(figures: Figures, probe: str, what: str) -> float | None:
@@ -30,7 +31,7 @@ def pause_step(figures: Figures, probe: str, what: str) -> float | None:
     # A pause begins with the answer to the packet before.
     pauses = [
         (later["t_s"] - earlier["t_s"] - earlier["rtt_ms"] / 1000, later["rtt_ms"])
-        for earlier, later in zip(rows, rows[1:], strict=False)
+        for earlier, later in pairwise(rows)
         if earlier["rtt_ms"] is not None and later["rtt_ms"] is not None
     ]
     if not pauses:
@@ -65,7 +66,7 @@ def queue_hop(figures: Figures, between: tuple[float, float] | None) -> float | 
 
 def hop_of(late_ms: Sequence[float]) -> float | None:
     """From the added delay of each hop; None without a queue."""
-    if not late_ms or late_ms[-1] < LEAST_MS:
+    if not late_ms or late_ms[-1] < MIN_ADDED_MS:
         return None
     hop = len(late_ms)
     while hop > 1 and late_ms[hop - 2] >= HALF * late_ms[-1]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from unbloat.claims.claim import Claim, read_toml
 from unbloat.claims.repetition import Repetition, repetition, repetitions
 from unbloat.errors import TraceMissing, UnbloatError
-from unbloat.front.store import Store
+from unbloat.run.store import Store
 
 
 @dataclass

@@ -23,9 +23,9 @@ from unbloat.fairness.cases import (
     Case,
 )
 from unbloat.front.case import digest, simulated, waits_ms
-from unbloat.front.store import Store
 from unbloat.run.figures import Figures, statistics
 from unbloat.run.run import Run
+from unbloat.run.store import Store
 
 NAMES = ("way", "flows", "starts", "rtts", "control")
 

@@ -17,9 +17,9 @@ from unbloat.fairness.fairness import NAMES, Both, Shared, measured, paired, set
 from unbloat.fairness.judge import BothVerdict, SharedVerdict, judge_shared
 from unbloat.front.case import simulated
 from unbloat.front.lab import ROUNDING, LabRun, commit, origin, part
-from unbloat.front.store import Store
 from unbloat.lab.execute import lab_all
 from unbloat.lab.requirements import need_root
+from unbloat.run.store import Store
 from unbloat.scenario.simulate import RunOptions
 
 # Latecomers, which a window law is worst for. With eight flows a run of the lab takes more than two minutes.

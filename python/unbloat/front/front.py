@@ -16,7 +16,7 @@ from unbloat.front.controls import CONTROLS, Control, for_way
 from unbloat.front.judge import Field, Point
 from unbloat.front.links import LINKS, Half, Link, Track
 from unbloat.front.oracle import oracle
-from unbloat.front.store import Names, Store
+from unbloat.run.store import Names, Store
 from unbloat.scenario.confidence import spread
 
 SEEDS = 10

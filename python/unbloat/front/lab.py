@@ -25,9 +25,9 @@ from unbloat.front.front import opened, rounded
 from unbloat.front.judge import SAME_MS, Field, Point, judge
 from unbloat.front.links import LINKS, Link, Track
 from unbloat.front.oracle import oracle
-from unbloat.front.store import Store
 from unbloat.lab.execute import lab_all
 from unbloat.lab.requirements import need_root
+from unbloat.run.store import Store
 from unbloat.scenario.confidence import Spread, spread
 from unbloat.scenario.simulate import STEPS, RunOptions
 from unbloat.version import __version__
