@@ -16,6 +16,8 @@ from unbloat.claims.judge import (
     outcomes,
 )
 from unbloat.claims.repetition import Numbers, Repetition
+from unbloat.claims.words import spread_text, verdict_text
+from unbloat.scenario.confidence import Spread
 
 
 @pytest.fixture
@@ -84,3 +86,17 @@ def test_of_what_the_source_leaves_open_the_values_are_named_at_which_all_figure
     assert first.opened is not None
     assert first.opened.satisfying == ()
     assert (first.state, second.state) == (FIGURE_PASSED, FIGURE_FAILED)
+
+
+def test_an_interval_is_printed_where_it_says_something(figure: Figure) -> None:
+    assert spread_text(figure, None) == "–"
+    assert spread_text(figure, Spread(120.0, None, 1)) == "120 ms"
+    assert spread_text(figure, Spread(120.0, 0.01, 10)) == "120 ms"
+    assert spread_text(figure, Spread(120.0, 13.0, 10)) == "120 ms ± 13 ms"
+
+
+def test_a_title_has_the_number_of_figures_that_fail(made_up: Claim, figure: Figure) -> None:
+    claim = replace(made_up, figures=(figure, figure))
+    held, failed = judged(claim, figure, (120,), (10,)), judged(claim, figure, (90,), (10,))
+    assert verdict_text(claim.title, [held, held]) == "A deep queue delays"
+    assert verdict_text(claim.title, [held, failed]) == "A deep queue delays (1 of 2 figures fail)"

@@ -37,7 +37,8 @@ must not. [commands/reproduce.md](../commands/reproduce.md) says what states and
 are.
 
 A figure that random numbers change is the mean of ten seeds, or more, ± half its 95 % interval. It passes if the whole interval lies
-within the bounds and the control's reaches nowhere into them. A figure without ± is the same with every seed.
+within the bounds and the control's reaches nowhere into them. A figure without ± is the same with every seed,
+to a thousandth.
 
 `lab` is the same figure on the kernel's own TCP, `likewise` what the simulator gives under the lab's settings (shorter runs, as the
 scenario's `[claim.lab]` says), then the difference. A figure differs where the two are further apart than its tolerance.

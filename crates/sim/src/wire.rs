@@ -268,6 +268,7 @@ mod tests {
             mss: [1_460, 1_200],
             options: (true, timestamps),
             ecn: false,
+            expiring: None,
         }
     }
 

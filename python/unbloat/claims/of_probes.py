@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from unbloat._native import pause_steps
 from unbloat.run.figures import Figures, statistics
 
 # Share of the added delay that a hop beyond the queue shows at least, and the added delay below which none is looked for
@@ -26,6 +25,8 @@ def pause_step(figures: Figures, probe: str, what: str) -> float | None:
     """Of the largest step over the pause before a ping: `from` and `until` (s, the pauses around it), `middle` (s), `extra`
     (ms); `count`: how many steps there are.
     """
+    import unbloat._native as _native
+
     rows = [row for row in figures.run.probes.to_pylist() if row["probe"] == probe]
     rows.sort(key=lambda row: float(row["t_s"]))
     # A pause begins with the answer to the packet before.
@@ -37,7 +38,7 @@ def pause_step(figures: Figures, probe: str, what: str) -> float | None:
     if not pauses:
         return None
     least = min(rtt for _, rtt in pauses)
-    steps = pause_steps([pause for pause, _ in pauses], [rtt - least for _, rtt in pauses])
+    steps = _native.pause_steps([pause for pause, _ in pauses], [rtt - least for _, rtt in pauses])
     if what == "count":
         return float(len(steps))
     if not steps:

@@ -11,6 +11,8 @@ from unbloat.scenario.confidence import Spread
 from unbloat.scenario.expectations import unit_text
 from unbloat.text.format import NOTHING, plural
 
+# Intervals that are a smaller share of the mean are left out: no figure is printed with so many digits.
+SAME = 0.001
 # State of a figure in JSON → what people read.
 STATE_WORDS = {"held": "pass", "not held": "fail"}
 
@@ -32,6 +34,8 @@ def value_text(figure: Figure, value: float | None) -> str:
     if "share" in metric:
         return f"{value * 100:.0f} %"
     name = metric if figure.of.metric.partition(" ")[2] != "count" else "count"
+    # Counted by ACKs, so the unit is not at the end of the name.
+    name = "in_flight_bytes" if metric.startswith("in_flight_bytes_") else name
     return unit_text(name, value)
 
 
@@ -40,7 +44,7 @@ def spread_text(figure: Figure, found: Spread | None) -> str:
     if found is None:
         return NOTHING
     text = value_text(figure, found.mean)
-    if not found.half:
+    if not found.half or found.half < SAME * abs(found.mean):
         return text
     return f"{text} ± {half_text(figure, found)}"
 

@@ -51,6 +51,7 @@ fn a_probe_is_lost_only_where_it_was_dropped() {
         every: vec![ms(100)],
         bytes: Bytes(84),
         class: 0,
+        ttl: None,
     };
     s.probes = vec![probe(ProbeKind::Ping), probe(ProbeKind::Isochronous)];
     let clean = made::run(&s);
