@@ -49,7 +49,7 @@ def test_what_was_sent_and_not_acknowledged_is_in_flight_at_each_ack() -> None:
     assert in_flight_by_ack(run) == [200, 0]
 
 
-def test_acks_before_the_first_data_are_not_counted_and_a_resent_segment_adds_nothing() -> None:
+def test_acks_before_the_first_data_are_not_counted_and_a_retransmission_adds_nothing() -> None:
     run = captured(
         (ACK, 0, 900), (DATA, 0, 100), (DATA, 100, 300), (AGAIN, 0, 100), (ACK, 100, 900)
     )
