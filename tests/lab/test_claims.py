@@ -16,17 +16,17 @@ def claim() -> Claim:
 
 
 @pytest.mark.usefixtures("machine")
-def test_cubic_keeps_over_800_kb_in_flight_on_linux_as_in_the_simulator(claim: Claim) -> None:
+def test_cubic_fills_an_open_buffer_for_seconds_on_linux_as_in_the_simulator(claim: Claim) -> None:
     steps: list[tuple[int, int]] = []
     laboratory = Laboratory([claim], True, None, lambda done, total: steps.append((done, total)))
     found = compared(claim, laboratory.measured(claim), simulated(claim, True, None))
-    assert set(found) == {
-        "bytes in flight, p95",
-        "RTT, largest",
-        "queueing delay at the first hop over all of the delay above the base RTT",
+    # What is in flight after three minutes is shown, without bounds.
+    assert {name: one.within for name, one in found.items()} == {
+        "bytes in flight, p95": None,
+        "RTT, largest": True,
     }
     for outcome in found.values():
-        assert (outcome.state, outcome.within) == (AGREES, True), outcome
+        assert outcome.state == AGREES, outcome
         assert outcome.kernel is not None
         assert outcome.late_ms is not None
     assert steps[-1][0] == steps[-1][1] > 0
