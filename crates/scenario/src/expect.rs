@@ -79,6 +79,11 @@ pub const METRICS: &[Metric] = &[
     distribution("flow_in_flight_bytes", On::Flow, "sent and not acknowledged"),
     distribution("flow_rwnd_bytes", On::Flow, "receive window as the sender saw it"),
     figure("flow_retransmissions", On::Flow, "segments retransmitted"),
+    figure(
+        "flow_retransmitted_share",
+        On::Flow,
+        "share of the data segments sent that were retransmissions",
+    ),
     figure("flow_timeouts", On::Flow, "retransmission timeouts"),
     figure("flow_loss_rate", On::Flow, "share of the data packets that did not arrive"),
     figure("flow_zero_window_count", On::Flow, "times at which the window went to zero"),

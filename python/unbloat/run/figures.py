@@ -227,6 +227,12 @@ class Figures:
         """At the end of each bin."""
         return statistics(row["rwnd_bytes"] for row in self._series(transfer))
 
+    def retransmitted_share(self, transfer: str) -> float | None:
+        """Share of the data segments sent that were retransmissions, over the whole transfer."""
+        sent = self.sum(transfer, "data_packets")
+        again = self.sum(transfer, "retransmissions")
+        return again / sent if sent and again is not None else None
+
     def loss_rate(self, transfer: str) -> float | None:
         """Share of the data packets that the network lost."""
         sent = self.sum(transfer, "data_packets")

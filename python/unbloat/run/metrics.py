@@ -165,6 +165,7 @@ TABLE: tuple[Metric, ...] = (
     ),
     Metric("flow_rwnd_bytes", "flow", "bytes", Figures.rwnd_bytes, better=None),
     summed("flow_retransmissions", "count", "retransmissions", "retransmitted", "retransmissions"),
+    Metric("flow_retransmitted_share", "flow", "share", Figures.retransmitted_share),
     summed("flow_timeouts", "count", "timeouts"),
     Metric("flow_loss_rate", "flow", "share", Figures.loss_rate, "lost", column="loss_rate"),
     summed("flow_zero_window_count", "count", "zero_window_count", column="zero_windows"),

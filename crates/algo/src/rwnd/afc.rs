@@ -24,7 +24,10 @@
 //! - Slots with an empty buffer are left out: they do not describe the application. Otherwise one late
 //!   sender would get a low AR and stay slow.
 //! - "drastically": the rate of the last slot differs from that of the slot before the last ACK by more
-//!   than half of the larger; at most once per slot.
+//!   than half of the larger; at most once per slot. That ACK carries the rate of the last slot, not the
+//!   average. While a reader leaves data unread for a whole slot, each ACK carries zero.
+//! - Until 32 slots are measured, AR is their plain mean.
+//! - `steer`, the even pace, is not the slides': see [`sender`].
 //! - The byte is a floating-point code ([`option`]). On the wire the option is an experimental one with
 //!   an identifier (RFC 6994), because the paper's bare 2-byte option has no number assigned.
 //! - When and how fast to pace: see [`sender`].
@@ -69,6 +72,8 @@ config! {
         hide_losses: bool = true;
         /// Whether the sender paces the burst of a reopened window (component 4).
         pace: bool = true;
+        /// Gain of the even pace, this project's own: 1 steers the buffer to half full in one RTT; 0 is off, as published.
+        steer: f64 = 0.0, 0.0, 4.0;
     }
 }
 
@@ -115,8 +120,8 @@ impl Afc {
 
     /// The configuration of the sender's half of the same connection.
     pub fn sender_config(&self, mss: Bytes) -> SenderConfig {
-        let Config { rate_term, hide_losses, pace, .. } = self.config;
-        SenderConfig { rate_term, hide_losses, pace, mss }
+        let Config { rate_term, hide_losses, pace, steer, .. } = self.config;
+        SenderConfig { rate_term, hide_losses, pace, steer, mss }
     }
 
     /// The average reading rate.
@@ -142,6 +147,12 @@ impl Afc {
         }
         let busy = self.received > self.copied;
         self.slot = busy.then_some(Slot { begun: now, copied: self.copied, busy });
+    }
+
+    /// The reader has left data unread for a whole slot, and since.
+    fn stands(&self) -> bool {
+        let still = self.slot.is_some_and(|slot| slot.copied == self.copied);
+        self.latest == 0.0 && self.slots > 0.0 && still && self.received > self.copied
     }
 
     /// Component 3. A change that the option cannot express is none.
@@ -172,7 +183,9 @@ impl WindowControl for Afc {
         self.config.buffer
     }
     fn rate_option(&self) -> Option<u8> {
-        Some(option::encode(self.drain_rate()))
+        // A change is reported as it is; in the average it would be lost.
+        let latest = self.config.proactive && (self.wants_ack || self.stands());
+        Some(option::encode(if latest { Rate(self.latest as u64) } else { self.drain_rate() }))
     }
     fn wants_ack(&self) -> bool {
         self.wants_ack
@@ -241,6 +254,7 @@ mod tests {
         assert_eq!(run(&mut law, 5_000, 1_000, 8_000_000, 4_000_000, &mut at), 0);
         let before = law.drain_rate();
         assert_eq!(run(&mut law, 6_000, 1_000, 0, 0, &mut at), 1);
+        assert_eq!(law.rate_option(), Some(0), "the rate as it is now, not the average");
         assert!(law.drain_rate() < before);
         assert_eq!(run(&mut law, 7_000, 500, 0, 4_000_000, &mut at), 1);
         let quiet = Config { proactive: false, ..Config::default() };

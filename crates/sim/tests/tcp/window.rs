@@ -280,3 +280,26 @@ fn afc_repairs_what_the_full_buffer_refused_and_follows_the_pausing_reader() {
     assert!(made::data(&results).retransmissions > 0, "nothing was refused");
     assert_eq!(made::data(&results).timeouts, 0);
 }
+
+#[test]
+fn afc_sends_nothing_but_probes_to_a_full_buffer_whose_reader_stands() {
+    // Pauses of 10 s, and 20 s of reading.
+    let mut s = made::path(15.6, ms(530), 8_000, 60);
+    let flow = &mut s.flows[0];
+    flow.sender.congestion = made::transfer(0, 1, "newreno").sender.congestion;
+    flow.sender.timestamps = false;
+    flow.receiver.window =
+        made::algorithm!(algo::rwnd, "afc", "buffer" = Value::Bytes(Bytes(262_144)));
+    let rates = vec![Rate(6_000_000), Rate(0), Rate(6_000_000)];
+    flow.receiver.read = Read::Profile { rates, slot: ms(10_000), tick: ms(100) };
+    let results = made::run(&s);
+    // The profile begins with the connection, about 0.8 s late. The buffer is full by 11.2 s, and the
+    // sender stops one RTT after it knows; reading starts again at 20.8 s.
+    assert!(made::mbit_between(&results, ms(12_000), ms(20_000)) < 0.01);
+    let paused = made::series(&results);
+    let paused = paused.iter().filter(|s| (ms(12_000).0..ms(20_000).0).contains(&s.t.0));
+    let again: u64 = paused.map(|s| s.retransmissions).sum();
+    assert_eq!(again, 0);
+    // Two RTTs for the refused data, then the reader's 6 Mbit/s.
+    assert!(made::mbit_between(&results, ms(23_000), ms(33_000)) > 5.0, "it goes on");
+}

@@ -17,18 +17,25 @@
 //! - It paces with the smaller of [`Sender::pacing_rate`] and the congestion control's own rate, if any;
 //!   [`Sender::next_send`] is the same as a point in time.
 //!
-//! Source: see [`super`]. Choices of this project, because the slides only name the components: *fresh*
+//! Source: see [`super`]. Choices of this project, because the slides only name the components: a window
+//! smaller than a segment counts as zero, since Linux's receivers keep such a rest open; *fresh*
 //! data is data first sent after the last zero window. Until fresh data is acknowledged, a missing
 //! segment may have met the full buffer. Bursts are paced at flow window / RTT = advertised / RTT +
 //! AR, the `αW + AR` of the slides' fluid model, for one RTT after the right edge jumped by more than
-//! four segments with one ACK.
+//! four segments with one ACK. A reported rate of zero counts after one RTT: the sender cannot react to a
+//! shorter pause in time. From then on a closed window stops it ([`Sender::stopped`]): it sends only
+//! probes for the window.
+//!
+//! The even pace (`steer`) is this project's own, against unnecessary retransmissions: always pace at
+//! `AR + steer · (advertised − buffer / 2) / RTT`, at least AR / 2. Pulses of the reader then come back as
+//! pulses of the buffer, not of the arrivals. The buffer is the largest window seen.
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use super::option;
 
 /// The active components, for ablation studies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SenderConfig {
     /// Component 1: add AR · RTT.
     pub rate_term: bool,
@@ -36,13 +43,21 @@ pub struct SenderConfig {
     pub hide_losses: bool,
     /// Component 4: pace the burst of a reopened window.
     pub pace: bool,
+    /// Gain of the even pace; 0: off.
+    pub steer: f64,
     /// Payload bytes of a full segment.
     pub mss: Bytes,
 }
 
 impl Default for SenderConfig {
     fn default() -> SenderConfig {
-        SenderConfig { rate_term: true, hide_losses: true, pace: true, mss: Bytes(1448) }
+        SenderConfig {
+            rate_term: true,
+            hide_losses: true,
+            pace: true,
+            steer: 0.0,
+            mss: Bytes(1448),
+        }
     }
 }
 
@@ -66,7 +81,14 @@ pub struct SenderAck {
 pub struct Sender {
     config: SenderConfig,
     advertised: Bytes,
+    /// The largest window so far: the buffer, as far as it is known.
+    buffer: Bytes,
+    /// The last rate that was not zero.
     rate: Rate,
+    /// Since when the reader is reported to stand still.
+    standing: Option<Instant>,
+    /// … for one RTT.
+    stopped: bool,
     rtt: Duration,
     acknowledged: Bytes,
     /// `acknowledged + window()` after the last ACK.
@@ -82,7 +104,10 @@ impl Sender {
         Sender {
             config,
             advertised: Bytes::ZERO,
+            buffer: Bytes::ZERO,
             rate: Rate(0),
+            standing: None,
+            stopped: false,
             rtt: Duration::ZERO,
             acknowledged: Bytes::ZERO,
             edge: None,
@@ -105,16 +130,33 @@ impl Sender {
         }
         self.acknowledged = ack.acknowledged;
         self.advertised = ack.window;
+        self.buffer = self.buffer.max(ack.window);
         self.rtt = ack.rtt;
         if let Some(value) = ack.rate_option {
-            self.rate = option::decode(value);
+            self.take_rate(now, option::decode(value));
         }
-        if ack.window == Bytes::ZERO {
+        if ack.window < self.config.mss {
             self.hidden_up_to = Some(ack.sent);
         } else if self.hidden_up_to.is_some_and(|sent| ack.acknowledged > sent) {
             self.hidden_up_to = None;
         }
         self.watch_edge(now);
+    }
+
+    /// A pause shorter than one RTT is over when the sender could react to it, so the last rate holds for
+    /// so long.
+    fn take_rate(&mut self, now: Instant, rate: Rate) {
+        if rate.0 > 0 {
+            (self.rate, self.standing, self.stopped) = (rate, None, false);
+            return;
+        }
+        let since = *self.standing.get_or_insert(now);
+        self.stopped = now.since(since) >= self.rtt;
+    }
+
+    /// The buffer has no room for a segment and its reader stands still: only probes may be sent.
+    pub fn stopped(&self) -> bool {
+        self.stopped && self.advertised < self.config.mss
     }
 
     /// Component 4: a jump of the right edge would cause a burst. More than four segments count as a
@@ -132,7 +174,8 @@ impl Sender {
 
     /// Component 1: the total that may be outstanding beyond `snd_una`.
     pub fn window(&self) -> Bytes {
-        if self.config.rate_term { self.advertised + self.rate * self.rtt } else { self.advertised }
+        let adds = self.config.rate_term && !self.stopped;
+        if adds { self.advertised + self.rate * self.rtt } else { self.advertised }
     }
 
     /// Component 2: whether to ignore a congestion signal that arrives now.
@@ -140,8 +183,24 @@ impl Sender {
         self.config.hide_losses && self.hidden_up_to.is_some()
     }
 
-    /// Component 4: the sending rate while a reopened window is being filled; `None`: ACK clocking.
+    /// The even pace; `None` where it is off or no reading rate is known.
+    fn even_rate(&self) -> Option<Rate> {
+        if self.config.steer == 0.0 || self.rate.0 == 0 || self.stopped {
+            return None;
+        }
+        let missing = self.advertised.0 as f64 - self.buffer.0 as f64 / 2.0;
+        let seconds = self.rtt.0.max(1) as f64 / 1e9;
+        let reading = self.rate.0 as f64;
+        let rate = reading + self.config.steer * missing * 8.0 / seconds;
+        Some(Rate(rate.max(reading / 2.0) as u64))
+    }
+
+    /// Component 4: the sending rate while a reopened window is being filled, or the even pace; `None`:
+    /// ACK clocking.
     pub fn pacing_rate(&self) -> Option<Rate> {
+        if let Some(rate) = self.even_rate() {
+            return Some(rate);
+        }
         if !self.config.pace || self.paced_until.is_none() {
             return None;
         }
@@ -225,6 +284,42 @@ mod tests {
         assert_eq!(sender.window(), Bytes(65_535));
         sender.on_ack(Instant(1), &ack(1_448, 14_480, 262_144, 0));
         assert_eq!((sender.window(), sender.pacing_rate()), (Bytes(262_144), None));
+    }
+
+    #[test]
+    fn a_reader_that_stands_for_an_rtt_takes_its_rate_away_and_a_closed_window_stops_the_sender() {
+        let mut sender = Sender::new(SenderConfig::default());
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        sender.on_ack(at(0), &ack(50_000, 300_000, 10_000, 4_096_000));
+        sender.on_ack(at(100), &ack(60_000, 300_000, 0, 0));
+        assert_eq!((sender.window(), sender.stopped()), (Bytes(256_000), false), "a short pause");
+        sender.on_ack(at(599), &ack(60_000, 300_000, 0, 0));
+        assert!(!sender.stopped());
+        sender.on_ack(at(600), &ack(60_000, 300_000, 0, 0));
+        assert_eq!((sender.window(), sender.stopped()), (Bytes::ZERO, true));
+        sender.on_ack(at(700), &ack(60_000, 300_000, 1_448, 0));
+        assert_eq!(
+            (sender.window(), sender.stopped()),
+            (Bytes(1_448), false),
+            "what is free is used"
+        );
+        sender.on_ack(at(800), &ack(60_000, 300_000, 0, 4_096_000));
+        assert_eq!((sender.window(), sender.stopped()), (Bytes(256_000), false), "it reads again");
+    }
+
+    #[test]
+    fn the_even_pace_is_the_reading_rate_where_the_buffer_is_half_full() {
+        let even = SenderConfig { steer: 0.25, ..SenderConfig::default() };
+        let mut sender = Sender::new(even);
+        sender.on_ack(Instant(1), &ack(0, 0, 200_000, 0));
+        assert_eq!(sender.pacing_rate(), None, "no rate is known");
+        sender.on_ack(Instant(2), &ack(1_448, 100_000, 100_000, 4_096_000));
+        assert_eq!(sender.pacing_rate(), Some(Rate(4_096_000)));
+        // 100,000 bytes more are free than the half: a quarter of them in 500 ms.
+        sender.on_ack(Instant(3), &ack(2_896, 100_000, 200_000, 4_096_000));
+        assert_eq!(sender.pacing_rate(), Some(Rate(4_496_000)));
+        sender.on_ack(Instant(4), &ack(2_896, 100_000, 0, 256_000));
+        assert_eq!(sender.pacing_rate(), Some(Rate(128_000)), "never below half the reading rate");
     }
 
     #[test]

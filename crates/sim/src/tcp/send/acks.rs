@@ -82,6 +82,7 @@ impl Sender {
         }
         self.take_one_way(f, before.una, d.newest.as_ref());
         self.finish_sample(now, &mut d.rate, d.newest.as_ref());
+        let stopped = self.stopped();
         if let Some(afc) = &mut self.afc {
             let ack = afc::SenderAck {
                 acknowledged: Bytes(self.una),
@@ -91,6 +92,10 @@ impl Sender {
                 rtt: self.rto.srtt,
             };
             afc.on_ack(now, &ack);
+        }
+        if stopped && !self.stopped() {
+            self.rto.backoff = 0;
+            self.arm(now);
         }
         let newly_lost = self.judge_losses(now, f, acked, &d, before.in_flight);
         if let Some(window) = self.restart {

@@ -61,9 +61,15 @@ impl Sender {
         }
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_at = None;
-            self.send_probe(now, emit);
+            if !self.stopped() {
+                self.send_probe(now, emit);
+            }
         } else if self.rto_at.is_some_and(|at| at <= now) {
-            self.on_timeout(now);
+            if self.stopped() {
+                self.probe_stopped(now, emit);
+            } else {
+                self.on_timeout(now);
+            }
         }
         if self.persist_at.is_some_and(|at| at <= now) {
             self.persist_at = None;
@@ -145,6 +151,16 @@ impl Sender {
             self.persist_backoff = (self.persist_backoff + 1).min(8);
             self.arm_persist(now);
         }
+    }
+
+    /// AFC: a standing reader is no loss, so the window is probed instead, at the times of RFC 9293
+    /// section 3.8.6.1. The update that ends the pause can be lost.
+    fn probe_stopped(&mut self, now: Instant, emit: &mut impl FnMut(Emit)) {
+        self.counters.window_probes += 1;
+        self.rto.backoff += 1;
+        let seq = self.una.saturating_sub(1);
+        emit(Emit { seq, len: 0, fin: false, again: true, cwr: false });
+        self.rto_at = Some(now + self.rto.timeout());
     }
 
     pub(super) fn arm_persist(&mut self, now: Instant) {

@@ -150,7 +150,12 @@ impl Sender {
 
     /// F-RTO defers retransmissions while it waits for the second ACK.
     fn defers_retransmissions(&self) -> bool {
-        self.frto.is_some_and(|f| f.probing) && self.next_new().0 > 0
+        self.frto.is_some_and(|f| f.probing) && self.next_new().0 > 0 || self.stopped()
+    }
+
+    /// AFC: the buffer is full and its reader stands still.
+    pub(super) fn stopped(&self) -> bool {
+        self.afc.as_ref().is_some_and(afc::Sender::stopped)
     }
 
     fn flow_window(&self) -> u64 {
