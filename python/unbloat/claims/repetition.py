@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from unbloat.claims.claim import Claim
 from unbloat.claims.figure import Figure, Picked
 from unbloat.claims.measure import measure
-from unbloat.claims.relate import folder, mean, picks, related
+from unbloat.claims.relate import folder, picks, related
 from unbloat.scenario.simulate import RunOptions, simulate_all
 from unbloat.scenario.sweep import Labels, RunSet
 
@@ -106,13 +107,19 @@ def repetition(
 def measured(claim: Claim, runs: RunSet, captures: Path | None) -> Repetition:
     """Every figure of one seed's runs."""
     opened = open_values(claim, runs)
+
+    def numbers(
+        value: str, parts: Callable[[Figure], tuple[Picked | None, Picked | None]]
+    ) -> Numbers:
+        return tuple(
+            number(claim, figure.relation, *parts(figure), value, runs, captures)
+            for figure in claim.figures
+        )
+
     return Repetition(
+        {value: numbers(value, lambda figure: (figure.of, figure.against)) for value in opened},
         {
-            value: tuple(one(claim, figure, value, runs, captures) for figure in claim.figures)
-            for value in opened
-        },
-        {
-            value: tuple(other(claim, figure, value, runs, captures) for figure in claim.figures)
+            value: numbers(value, lambda figure: (figure.control, figure.control_against))
             for value in opened
         },
         table(claim, runs, captures),
@@ -134,24 +141,20 @@ def at(claim: Claim, pick: Picked, value: str) -> Picked:
     return replace(pick, run=(*pick.run, (claim.open, value)))
 
 
-def one(
-    claim: Claim, figure: Figure, value: str, runs: RunSet, captures: Path | None
+def number(
+    claim: Claim,
+    relation: str,
+    of: Picked | None,
+    against: Picked | None,
+    value: str,
+    runs: RunSet,
+    captures: Path | None,
 ) -> float | None:
-    """The figure itself."""
-    against = None if figure.against is None else at(claim, figure.against, value)
-    return rounded(related(figure.relation, at(claim, figure.of, value), against, runs, captures))
-
-
-def other(
-    claim: Claim, figure: Figure, value: str, runs: RunSet, captures: Path | None
-) -> float | None:
-    """Its control."""
-    if figure.control is None:
+    """A figure, or its control, at a value of what the source leaves open; None where there is none."""
+    if of is None:
         return None
-    beside = figure.control_against
-    against = None if beside is None else at(claim, beside, value)
-    control = at(claim, figure.control, value)
-    return rounded(related(figure.relation, control, against, runs, captures))
+    beside = None if against is None else at(claim, against, value)
+    return rounded(related(relation, at(claim, of, value), beside, runs, captures))
 
 
 def table(claim: Claim, runs: RunSet, captures: Path | None) -> tuple[Row, ...]:
@@ -160,13 +163,10 @@ def table(claim: Claim, runs: RunSet, captures: Path | None) -> tuple[Row, ...]:
         return ()
     return tuple(
         Row(
-            case.labels,
-            tuple(
-                rounded(mean(measure(run, pick, folder(captures, run)) for run in case.runs))
-                for _, pick in claim.columns
-            ),
+            labels,
+            tuple(rounded(measure(run, pick, folder(captures, run))) for _, pick in claim.columns),
         )
-        for case in runs.cases
+        for labels, run in zip(runs.labels, runs.runs, strict=True)
     )
 
 
