@@ -139,6 +139,9 @@ class AgentProgram:
         subprocess.run(self.argv("off"), check=False, capture_output=True, timeout=TIMEOUT_S)
         for process in self.started:
             end(process)
+        # pytest shows it where the test fails.
+        if self.started:
+            print(self.log())
 
     def nothing_left(self, timeout_s: float = 0.0) -> None:
         """Neither pins nor anything in the journal; where another process tidies up, after a while."""
