@@ -319,14 +319,15 @@ def test_both_directions_at_once_are_cured(folders: Iterator[Path]) -> None:
     # their share of the uplink, one of 60 bytes for two packets or fewer, which leaves an upload 1.77 of 1.93 Mbit/s. The beginning
     # of the download is judged apart: the upload's first queue ends its slow start at 31 to 51 packets, where the link needs 70, and
     # it needs 2 to 5 s to reach the link's rate. In 39 runs p95 had a median of 112 ms, the upload one of 1.69 Mbit/s, the download
-    # one of 7.18 (6.89 to 7.37); after 8 s it had 7.3 to 7.7.
+    # one of 7.18 (6.89 to 7.37); after 8 s it had 7.3 to 7.7. Later, of 62 runs on two machines, 17 had less than the bound of the upload,
+    # so that the median of nine was below it once in twenty-five times; of 21 it is in one of a hundred.
     bounds = {
         "p95": ("<=", 2.5 * BASE_MS),
         "steady_down": (">=", 0.95 * DOWN),
         "down": (">=", 0.88 * DOWN),
         "up": (">=", 0.8 * UP),
     }
-    judged({"both": play}, bounds, count=9)
+    judged({"both": play}, bounds, count=21)
 
 
 def test_a_cure_that_costs_goodput_is_found_out_and_withdrawn(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ impl Node {
 }
 
 /// The agent's law, if the scenario asks for it.
-fn agent_law(algorithm: &scenario::Algorithm) -> Option<drwa::Config> {
+pub(crate) fn agent_law(algorithm: &scenario::Algorithm) -> Option<drwa::Config> {
     let is_drwa = algo::rwnd::TABLE[algorithm.index].name == drwa::NAME;
     let config = is_drwa.then(|| drwa::Config::from_settings(&algorithm.settings));
     config.filter(|config| config.form == drwa::Form::Agent)

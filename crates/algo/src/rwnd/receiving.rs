@@ -11,7 +11,7 @@
 
 use units::{Duration, Instant};
 
-use super::decided::{Decided, MIN_RTT_US};
+use super::decided::{Decided, MAX_RTT_US, MIN_RTT_US};
 use super::fair::{Member, Share};
 use super::opposite::{Opposite, growth_ends, growth_window};
 use super::path::{Half, Places};
@@ -40,6 +40,62 @@ pub struct Receiving {
     member: Member,
 }
 
+/// The path of a connection that sends: a download that begins beside an upload could not know in which direction
+/// the queue stands that it meets.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    half: Half,
+    rtt_min_us: u64,
+}
+
+impl Default for Measured {
+    fn default() -> Measured {
+        Measured { half: Half::default(), rtt_min_us: MAX_RTT_US }
+    }
+}
+
+impl Measured {
+    /// Takes an acknowledgment that has arrived.
+    pub fn on_arrival(&mut self, now: Instant, arrival: &Arrival, places: &mut Places) {
+        (self.rtt_min_us, _) = measure(&mut self.half, now, arrival, self.rtt_min_us, 0, places);
+    }
+}
+
+/// Splits the round trip's queueing into both directions. `own_us` is the smallest RTT of the connection so far,
+/// `round_us` the RTT that counts without timestamps, 0 for none. The smallest RTT of all connections to the address,
+/// and whether a round trip has ended.
+fn measure(
+    half: &mut Half,
+    now: Instant,
+    arrival: &Arrival,
+    own_us: u64,
+    round_us: u64,
+    places: &mut Places,
+) -> (u64, bool) {
+    let sample = arrival.rtt.map(|rtt| (rtt.0 / 1_000).max(MIN_RTT_US));
+    let own = own_us.min(sample.unwrap_or(u64::MAX));
+    let rtt_min = places.minimum(arrival.address, own).max(MIN_RTT_US);
+    let rtt_us = match arrival.stamp {
+        Some(stamp) => {
+            half.clock.tick(now, stamp);
+            sample.unwrap_or(0)
+        }
+        None => round_us,
+    };
+    if rtt_us > 0 {
+        let stamped = arrival.stamp.is_some();
+        let known = places.of(arrival.address);
+        half.rtt_min_us = rtt_min as u32;
+        half.sample(now, rtt_us as u32, stamped, known.as_ref());
+        // Loopback has no queue.
+        if stamped && rtt_min > MIN_RTT_US {
+            places.learn(arrival.address, half, now, true);
+        }
+    }
+    half.received_ns = now.0;
+    (rtt_min, rtt_us > 0)
+}
+
 impl Receiving {
     /// This host opens the connection, to this address.
     pub fn on_open(&mut self, now: Instant, address: u64, places: &Places) {
@@ -55,28 +111,11 @@ impl Receiving {
         law: &mut Decided,
         places: &mut Places,
     ) {
-        let sample = arrival.rtt.map(|rtt| (rtt.0 / 1_000).max(MIN_RTT_US));
-        let own = law.rtt_min_us.min(sample.unwrap_or(u64::MAX));
-        let rtt_min = places.minimum(arrival.address, own).max(MIN_RTT_US);
-        let rtt_us = match arrival.stamp {
-            Some(stamp) => {
-                self.half.clock.tick(now, stamp);
-                sample.unwrap_or(0)
-            }
-            None => law.round_rtt_us,
-        };
-        if rtt_us > 0 {
-            let stamped = arrival.stamp.is_some();
-            let known = places.of(arrival.address);
-            self.half.rtt_min_us = rtt_min as u32;
-            self.half.sample(now, rtt_us as u32, stamped, known.as_ref());
-            // Loopback has no queue.
-            if stamped && rtt_min > MIN_RTT_US {
-                places.learn(arrival.address, &mut self.half, now, true);
-            }
+        let (rtt_min, sampled) =
+            measure(&mut self.half, now, arrival, law.rtt_min_us, law.round_rtt_us, places);
+        if sampled {
             self.opposite.sample(self.half.away_us.into());
         }
-        self.half.received_ns = now.0;
         law.rtt_min_us = rtt_min;
         if law.fair {
             self.share = places.shares[0].take(now, law, &mut self.member);

@@ -12,6 +12,7 @@ use crate::apps::{Command, Commands};
 use crate::events::Target;
 use crate::frame::{Frame, Kind};
 use crate::record::AppRow;
+use crate::rewrite::agent_law;
 use crate::tcp::{AppEvents, Endpoint, Labels, Phase, Receiver, Sender, receive, send};
 use crate::wire::WireParameters;
 
@@ -241,6 +242,8 @@ impl<T: Tap> Simulation<'_, T> {
             );
             let own = usize::from(side);
             receiver.places = Some((self.places[nodes[own]].clone(), nodes[1 - own] as u64));
+            receiver.measured =
+                (side == data_side && runs_agent(self.scenario, nodes[own])).then(Box::default);
             Box::new(Endpoint::new(labels, sender, receiver, s.timestamps, s.ecn))
         };
         let ends = [make(0), make(1)];
@@ -292,4 +295,9 @@ fn window_scale(law: &rwnd::Rwnd, update: WindowUpdate) -> u8 {
         scale += 1;
     }
     scale
+}
+
+/// Whether a host runs the agent: then it measures its uploads, too.
+fn runs_agent(scenario: &scenario::Scenario, node: usize) -> bool {
+    scenario.flows.iter().any(|flow| flow.to == node && agent_law(&flow.receiver.window).is_some())
 }

@@ -187,6 +187,11 @@ impl Endpoint {
                 .then(|| Duration::from_millis(u64::from(ticks(now).wrapping_sub(f.ts_ecr)).max(1)))
         };
         self.receiver.learn_handshake(rtt);
+        // As in Linux, which sends the handshake's last ACK with the agent's program on the socket already. For a
+        // download the agent takes this ACK, too; here its law begins with the first data.
+        if self.labels.side == 0 && self.receiver.measured.is_some() {
+            self.receiver.on_ack(now, f, ticks(now));
+        }
         self.sender.open(now, f.window, rtt);
         self.receiver.open(now);
     }
@@ -231,6 +236,8 @@ impl Endpoint {
         } else if f.seq + 1 == self.receiver.nxt && f.seq != self.receiver.nxt && f.len == 0 {
             // A window probe: one byte below what is expected.
             self.receiver.ack_now();
+        } else if self.receiver.measured.is_some() {
+            self.receiver.on_ack(now, f, ticks(now));
         }
         self.sender.on_ack(now, f);
         self.notice_ends(&mut events);

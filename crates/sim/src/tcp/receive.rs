@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use algo::rwnd::decided::MIN_RTT_US;
 use algo::rwnd::path::Places;
+use algo::rwnd::receiving::Measured;
 use algo::rwnd::{Arrival, Cause, Rwnd, Sample, WindowControl};
 use scenario::{Read, WindowUpdate};
 use units::{Bytes, Duration, Instant};
@@ -93,6 +94,8 @@ pub struct Receiver {
     /// What all receivers of this host know of the paths to their senders, and the sender's address
     /// there.
     pub places: Option<(Rc<RefCell<Places>>, u64)>,
+    /// Where the data's sender is a host that runs the agent: the path, as its acknowledgments show it.
+    pub measured: Option<Box<Measured>>,
     /// Smallest and largest window advertised.
     pub window_range: (u64, u64),
 }
@@ -126,6 +129,7 @@ impl Receiver {
             last_echo: 0,
             counters: Counters::default(),
             places: None,
+            measured: None,
             window_range: (u64::MAX, 0),
         }
     }
@@ -215,12 +219,8 @@ impl Receiver {
             }
             self.unacked += self.nxt - before;
         }
-        let rtt = self.echo(f, now_ticks);
-        if let Some((places, address)) = &self.places {
-            let stamp = (f.ts_val != 0).then_some(f.ts_val);
-            let arrival = Arrival { address: *address, stamp, rtt };
-            self.law.on_arrival(now, &arrival, &mut places.borrow_mut());
-        }
+        let rtt = if f.len > 0 { self.echo(f, now_ticks) } else { None };
+        self.on_arrival(now, f, rtt);
         self.sample(now, Cause::Arrived, rtt);
         if self.settings.read == Read::AtOnce {
             self.copied = self.nxt;
@@ -238,10 +238,29 @@ impl Receiver {
         self.nxt - before
     }
 
+    /// An acknowledgment without data arrived: of the handshake, or of what this end sends. Where one meets no queue,
+    /// its timestamp shows later in which direction a queue stands; data that comes beside a standing one cannot.
+    pub fn on_ack(&mut self, now: Instant, f: &Frame, now_ticks: u32) {
+        let rtt = self.echo(f, now_ticks);
+        self.on_arrival(now, f, rtt);
+    }
+
+    fn on_arrival(&mut self, now: Instant, f: &Frame, rtt: Option<Duration>) {
+        if let Some((places, address)) = &self.places {
+            let stamp = (f.ts_val != 0).then_some(f.ts_val);
+            let arrival = Arrival { address: *address, stamp, rtt };
+            let places = &mut places.borrow_mut();
+            match &mut self.measured {
+                Some(path) => path.on_arrival(now, &arrival, places),
+                None => self.law.on_arrival(now, &arrival, places),
+            }
+        }
+    }
+
     /// The round trip that a timestamp echo shows, in the clock's ticks of 1 ms; each echo counts
     /// once.
     fn echo(&mut self, f: &Frame, now_ticks: u32) -> Option<Duration> {
-        if f.ts_ecr == 0 || f.ts_ecr == self.last_echo || f.len == 0 {
+        if f.ts_ecr == 0 || f.ts_ecr == self.last_echo {
             return None;
         }
         self.last_echo = f.ts_ecr;
