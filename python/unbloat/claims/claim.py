@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unbloat.claims.chart import Chart, charts
 from unbloat.claims.figure import MARKS, Figure, Picked, figure, picked
 from unbloat.claims.lab_settings import LabTable, lab_table
 from unbloat.claims.values import known
@@ -50,6 +51,15 @@ class Claim:
     """The scenario's own; repetitions have the next ones."""
     seeds: int = 1
     """Repetitions that the scenario asks for."""
+    charts: tuple[Chart, ...] = ()
+    """Its figures beside points of the source's."""
+
+    @property
+    def curves(self) -> tuple[Picked, ...]:
+        """What its charts measure beyond its figures, in their order."""
+        return tuple(
+            pick for chart in self.charts for series in chart.series for pick in series.picks
+        )
 
 
 def scenario_directory() -> Path:
@@ -91,7 +101,18 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
     claim = data["claim"]
     known(
         claim,
-        {"title", "source", "mark", "group", "quick", "table", "lab", "open", "chosen_after"},
+        {
+            "title",
+            "source",
+            "mark",
+            "group",
+            "quick",
+            "table",
+            "lab",
+            "open",
+            "chosen_after",
+            "chart",
+        },
         "claim",
     )
     for key in ("title", "source", "mark", "group"):
@@ -127,6 +148,7 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
         left_open,
         int(data.get("seed", 1)),
         int(sweep.get("seeds", 1)),
+        charts(claim.get("chart", []), figures),
     )
 
 

@@ -61,6 +61,8 @@ class Outcome:
     table: tuple[Row, ...] = ()
     """All runs of the claim, where it shows them; means over the seeds."""
     opened: OpenParameter | None = None
+    curves: tuple[Spread | None, ...] = ()
+    """What the claim's charts measure beyond its figures, at the value that is shown."""
     lab: LabOutcome | None = None
     """The same figure in the lab, where it was run there."""
 
@@ -126,6 +128,10 @@ def outcomes(claim: Claim, found: Sequence[Repetition]) -> list[Outcome]:
         else OpenParameter(claim.open, shown, tuple(values), tuple(satisfying))
     )
     rows = mean_table(found)
+    curves = tuple(
+        spread_of(numbers)
+        for numbers in zip(*(one.curves.get(shown, ()) for one in found), strict=True)
+    )
     return [
         Outcome(
             claim,
@@ -137,6 +143,7 @@ def outcomes(claim: Claim, found: Sequence[Repetition]) -> list[Outcome]:
             one.drifted,
             rows,
             opened,
+            curves,
         )
         for one in at[shown]
     ]

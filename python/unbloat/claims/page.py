@@ -1,6 +1,6 @@
 """The page of `unbloat reproduce`: every claim with its figures, as one file that holds everything it shows.
 
-Counts stand at the top, then claims by group with a row per figure. Reasons for the bounds and the scenario's text are
+Counts stand at the top, then claims by group with a row per figure, and charts of ours beside the source's points. Reasons for the bounds and the scenario's text are
 folded. Claims that show all their runs have them as a table.
 """
 
@@ -12,6 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from markupsafe import Markup
+
+from unbloat.claims.chart import READ, Chart
+from unbloat.claims.chart_points import drawn
+from unbloat.claims.chart_svg import COLOURS, chart_svg
 from unbloat.claims.claim import Claim
 from unbloat.claims.figure import MARKS, Picked
 from unbloat.claims.judge import FIGURE_FAILED, FIGURE_PASSED, SHOWN, SKIPPED, Outcome
@@ -80,6 +85,18 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """A chart as the page shows it."""
+
+    svg: Markup
+    caption: str
+    legend: list[tuple[int, str]]
+    """Colour and name of each series."""
+    points: str
+    """Name of the source's points; empty where it has none."""
+
+
+@dataclass(frozen=True)
 class Block:
     """A claim as the page shows it."""
 
@@ -91,6 +108,7 @@ class Block:
     seeds: int
     lines: list[Line]
     runs: Cells | None
+    charts: list[Drawing]
 
     @property
     def state(self) -> str:
@@ -179,6 +197,24 @@ def block(outcomes: Sequence[Outcome]) -> Block:
         max((one.measured.count for one in outcomes if one.measured is not None), default=0),
         [line(outcome) for outcome in outcomes],
         table_cells(claim, outcomes[0].table),
+        [] if outcomes[0].state == SKIPPED else [drawing(one, outcomes) for one in claim.charts],
+    )
+
+
+def drawing(chart: Chart, outcomes: Sequence[Outcome]) -> Drawing:
+    """A chart drawn from the claim's outcomes."""
+    series = drawn(chart, outcomes)
+    said = any(point.said is not None for one in series for point in one.points)
+    caption = f"Ours beside {chart.source}"
+    if said or chart.guides:
+        caption += f"; {READ[chart.read]}"
+    caption += f". {chart.caption}" if chart.caption else "."
+    return Drawing(
+        # Made of numbers and escaped words.
+        Markup(chart_svg(chart, series)),
+        caption,
+        [(n % COLOURS, one.name) for n, one in enumerate(series)],
+        chart.points if said else "",
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,14 @@ class Repetition:
     """By figure, at each value of what the source leaves open."""
     controls: dict[str, Numbers]
     table: tuple[Row, ...]
+    curves: dict[str, Numbers] = field(default_factory=dict)
+    """What the charts measure beyond the figures, at each value of what the source leaves open; empty without such."""
 
     def to_dict(self) -> dict[str, Any]:
         """As it is stored."""
+        curves = {key: list(found) for key, found in self.curves.items()}
         return {
+            **({"curves": curves} if curves else {}),
             "values": {key: list(found) for key, found in self.values.items()},
             "controls": {key: list(found) for key, found in self.controls.items()},
             "table": [
@@ -69,6 +73,7 @@ class Repetition:
                 Row(tuple((key, value) for key, value in labels), tuple(values))
                 for labels, values in stored["table"]
             ),
+            {key: tuple(found) for key, found in stored.get("curves", {}).items()},
         )
 
 
@@ -94,7 +99,8 @@ def repetition(
     claim: Claim, place: int, traces: str | os.PathLike[str] | None = None
 ) -> Repetition:
     """The claim with its `place`-th seed, the first being 0."""
-    needs_capture = any(pick.capture for figure in claim.figures for pick in picks(figure))
+    every = [*(pick for figure in claim.figures for pick in picks(figure)), *claim.curves]
+    needs_capture = any(pick.capture for pick in every)
     with tempfile.TemporaryDirectory(prefix="unbloat-claim-") as directory:
         captures = Path(directory) if needs_capture else None
         options = RunOptions(
@@ -123,6 +129,7 @@ def measured(claim: Claim, runs: RunSet, captures: Path | None) -> Repetition:
             for value in opened
         },
         table(claim, runs, captures),
+        curves(claim, opened, runs, captures),
     )
 
 
@@ -168,6 +175,20 @@ def table(claim: Claim, runs: RunSet, captures: Path | None) -> tuple[Row, ...]:
         )
         for labels, run in zip(runs.labels, runs.runs, strict=True)
     )
+
+
+def curves(
+    claim: Claim, opened: list[str], runs: RunSet, captures: Path | None
+) -> dict[str, Numbers]:
+    """What the charts measure beyond the figures."""
+    if not claim.curves:
+        return {}
+    return {
+        value: tuple(
+            number(claim, "value", pick, None, value, runs, captures) for pick in claim.curves
+        )
+        for value in opened
+    }
 
 
 def rounded(value: float | None) -> float | None:

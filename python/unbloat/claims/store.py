@@ -79,4 +79,6 @@ def settings(claim: Claim) -> str:
         for one in claim.figures
     ]
     whole = [scenario, measured, repr(claim.columns), claim.open]
+    if claim.curves:
+        whole.append(repr(claim.curves))
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
