@@ -14,6 +14,7 @@ from unbloat.claims.judge import FIGURE_FAILED, FIGURE_PASSED, SKIPPED, Outcome
 from unbloat.claims.lab_store import LabEntry
 from unbloat.claims.page import LabCell, by_claim, line, table_cells
 from unbloat.claims.words import open_text, verdict_text
+from unbloat.scenario.unjudged import meaning
 from unbloat.text.format import NOTHING
 
 # How the names of claims begin whose tables of all runs are the matrix.
@@ -61,13 +62,14 @@ def write_pages(
 def claims_page(outcomes: Sequence[Outcome], lab: Mapping[str, LabEntry]) -> str:
     """The summary, then a table per claim."""
     tables = "".join(claim_table(claim, lab) for claim in by_claim(outcomes))
-    return CLAIMS + summary(outcomes) + tables
+    return CLAIMS + meaning(tables) + summary(outcomes) + tables
 
 
 def matrix_page(outcomes: Sequence[Outcome]) -> str:
     """Every cure on every link, downloads first."""
     matrices = [claim for claim in by_claim(outcomes) if claim[0].claim.id.startswith(OF_MATRIX)]
-    return MATRIX + "".join(matrix(claim) for claim in reversed(matrices))
+    tables = "".join(matrix(claim) for claim in reversed(matrices))
+    return MATRIX + meaning(tables) + tables
 
 
 def row(cells: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from unbloat.claims.words import (
 )
 from unbloat.report.write import ReportInfo, render_plain, save
 from unbloat.scenario.expectations import unit_text
+from unbloat.scenario.unjudged import MEANING, marked, meaning
 from unbloat.text.format import NOTHING
 from unbloat.version import __version__
 
@@ -155,8 +156,15 @@ def write_page(outcomes: Sequence[Outcome], path: Path) -> ReportInfo:
         claims=len(blocks),
         figures=len(outcomes),
         marks=MARKS,
+        unjudged=MEANING.replace("*", "") if any(is_marked(one) for one in blocks) else "",
     )
     return save(text, path, begun, len(blocks), len(outcomes))
+
+
+def is_marked(block: Block) -> bool:
+    """Whether it shows an algorithm without an outside judge."""
+    cells = [] if block.runs is None else [cell for row in block.runs[1] for cell in row]
+    return any(meaning(text) for text in (*(line.name for line in block.lines), *cells))
 
 
 def lab_counts(outcomes: Sequence[Outcome]) -> list[tuple[str, int, str]]:
@@ -222,7 +230,7 @@ def line(outcome: Outcome) -> Line:
     """One figure."""
     figure = outcome.figure
     return Line(
-        figure.name,
+        marked(figure.name),
         state_text(outcome.state),
         mark_text(figure),
         figure.chosen_after or "",
@@ -260,7 +268,7 @@ def table_cells(claim: Claim, rows: Sequence[Row]) -> Cells | None:
         return None
     headings = [name for name, _ in rows[0].labels] + [name for name, _ in claim.columns]
     return headings, [
-        [value for _, value in row.labels]
+        [marked(value) for _, value in row.labels]
         + [cell(pick, value) for (_, pick), value in zip(claim.columns, row.values, strict=True)]
         for row in rows
     ]
