@@ -70,7 +70,9 @@ def test_what_some_seeds_did_not_measure_does_not_pass(made_up: Claim, figure: F
 def test_of_what_the_source_leaves_open_the_values_are_named_at_which_all_figures_hold(
     made_up: Claim, figure: Figure
 ) -> None:
-    claim = replace(made_up, open="rate", figures=(figure, replace(figure, bounds=Bounds(None, 9))))
+    claim = replace(
+        made_up, open=("rate",), figures=(figure, replace(figure, bounds=Bounds(None, 9)))
+    )
     once = Repetition(
         {"4 Mbit/s": (120, 20), "8 Mbit/s": (130, 5), "16 Mbit/s": (50, 5)},
         {"4 Mbit/s": (10, 50), "8 Mbit/s": (10, 50), "16 Mbit/s": (10, 50)},

@@ -45,8 +45,8 @@ class Claim:
     """Of the table of all runs, where the claim shows one: heading, and what is measured in each run."""
     lab: LabTable | None = None
     """How the lab runs it; None where it does not."""
-    open: str | None = None
-    """Label of the sweep whose value the source leaves open: the figures are judged at each of its values."""
+    open: tuple[str, ...] = ()
+    """Labels of the sweep whose values the source leaves open: the figures are judged at each combination of them."""
     seed: int = 1
     """The scenario's own; repetitions have the next ones."""
     seeds: int = 1
@@ -129,10 +129,12 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
     )
     if not figures:
         raise KeyError("a claim needs at least one [[figure]]")
-    left_open, sweep = claim.get("open"), data.get("sweep", {})
+    stated, sweep = claim.get("open", []), data.get("sweep", {})
+    left_open = tuple([stated] if isinstance(stated, str) else stated)
     # A swept key such as `link.up.rate` is labelled by its last part.
-    if left_open is not None and left_open not in (key.rpartition(".")[2] for key in sweep):
-        raise KeyError(f"claim.open: the sweep has no {left_open!r}")
+    labels = {key.rpartition(".")[2] for key in sweep}
+    if unknown := [label for label in left_open if label not in labels]:
+        raise KeyError(f"claim.open: the sweep has no {unknown[0]!r}")
     return Claim(
         path.stem,
         path,

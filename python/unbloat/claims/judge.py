@@ -123,9 +123,9 @@ def outcomes(claim: Claim, found: Sequence[Repetition]) -> list[Outcome]:
     satisfying = [value for value in values if all(passes(one) for one in at[value])]
     shown = max(values, key=lambda value: sum(passes(one) for one in at[value]))
     opened = (
-        None
-        if claim.open is None
-        else OpenParameter(claim.open, shown, tuple(values), tuple(satisfying))
+        OpenParameter(" and ".join(claim.open), shown, tuple(values), tuple(satisfying))
+        if claim.open
+        else None
     )
     rows = mean_table(found)
     curves = tuple(

@@ -25,6 +25,8 @@ from unbloat.scenario.sweep import Labels, RunSet
 SEEDS = 10
 # Where the source leaves nothing open.
 NOTHING_OPEN = ""
+# Between the values of a combination; no label has it.
+BETWEEN = " · "
 # Significant digits that are stored: finer than any bound, and the same on every machine.
 DIGITS = 7
 
@@ -134,18 +136,19 @@ def measured(claim: Claim, runs: RunSet, captures: Path | None) -> Repetition:
 
 
 def open_values(claim: Claim, runs: RunSet) -> list[str]:
-    """The values of what the source leaves open, in the order of the sweep."""
-    if claim.open is None:
+    """The combinations of what the source leaves open, in the order of the sweep."""
+    if not claim.open:
         return [NOTHING_OPEN]
-    every = (value for labels in runs.labels for key, value in labels if key == claim.open)
-    return list(dict.fromkeys(every))
+    every = (dict(labels) for labels in runs.labels)
+    return list(dict.fromkeys(BETWEEN.join(one[key] for key in claim.open) for one in every))
 
 
 def at(claim: Claim, pick: Picked, value: str) -> Picked:
-    """A pick at a value of what the source leaves open, unless it names one itself."""
-    if claim.open is None or claim.open in dict(pick.run):
-        return pick
-    return replace(pick, run=(*pick.run, (claim.open, value)))
+    """A pick at a combination of what the source leaves open, unless it names a value itself."""
+    named = dict(pick.run)
+    chosen = zip(claim.open, value.split(BETWEEN), strict=True) if claim.open else ()
+    more = tuple((key, one) for key, one in chosen if key not in named)
+    return replace(pick, run=(*pick.run, *more)) if more else pick
 
 
 def number(
