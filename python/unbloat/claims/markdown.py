@@ -128,7 +128,9 @@ def listed(claims: Sequence[Sequence[Outcome]]) -> str:
 def claim_table(claim: Sequence[Outcome], lab: Mapping[str, LabEntry]) -> str:
     """A claim with a row per figure, and what is said of them below."""
     of = claim[0].claim
-    text = f"{heading(claim)} · {of.source}\n\n"
+    seeds = max((one.measured.count for one in claim if one.measured is not None), default=0)
+    samples = f" · means of {seeds} seeds" if seeds > 1 else ""
+    text = f"{heading(claim)} · {of.source}{samples}\n\n"
     if claim[0].opened is not None:
         text += f"{open_text(claim[0].opened)}\n\n"
     lines = [line(outcome) for outcome in claim]

@@ -14,7 +14,7 @@
 //! Deviations:
 //! - Time on the curve counts only while the window limits the sender, from ACK to ACK (RFC 9438 section
 //!   5.8 requires that for application-limited periods).
-//! - RFC 9406 section 4.3 has no L for senders that pace. The law is not told whether its host paces, so L
+//! - RFC 9406 section 4.3 has no L for senders that pace. The law does not know whether its host paces, so L
 //!   is 8 in either case; `limit` sets another.
 //! - Linux's rounding to whole segments and jiffies is left out, and so is its pause of 31 ms between two
 //!   evaluations at the same window.
