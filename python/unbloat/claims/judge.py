@@ -33,6 +33,8 @@ class OpenParameter:
     values: tuple[str, ...]
     satisfying: tuple[str, ...]
     """Those at which every bounded figure passes; none: the claim does not hold."""
+    failing: tuple[int, ...]
+    """How many figures fail at each of the values."""
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -41,6 +43,7 @@ class OpenParameter:
             "shown": self.shown,
             "values": list(self.values),
             "satisfying": list(self.satisfying),
+            "failing": dict(zip(self.values, self.failing, strict=True)),
         }
 
 
@@ -122,8 +125,9 @@ def outcomes(claim: Claim, found: Sequence[Repetition]) -> list[Outcome]:
     at = {value: judged_at(claim, found, value) for value in values}
     satisfying = [value for value in values if all(passes(one) for one in at[value])]
     shown = max(values, key=lambda value: sum(passes(one) for one in at[value]))
+    failing = tuple(sum(not passes(one) for one in at[value]) for value in values)
     opened = (
-        OpenParameter(" and ".join(claim.open), shown, tuple(values), tuple(satisfying))
+        OpenParameter(" and ".join(claim.open), shown, tuple(values), tuple(satisfying), failing)
         if claim.open
         else None
     )
