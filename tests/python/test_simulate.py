@@ -297,6 +297,14 @@ def test_scenarios_are_files_text_dictionaries_or_objects(tmp_path: Path) -> Non
 LABELLED = HERE.parents[1] / "scenarios" / "afc-1-buffer-cap.toml"
 
 
+@pytest.mark.parametrize("first", ["# " + "é" * 250, "# " + "ä" * 5_000, '# "\0"'])
+def test_text_that_no_file_name_can_be_is_a_scenario(first: str) -> None:
+    # 255 characters of two bytes each are longer than a file's name may be.
+    text = f"{first}\n{WINDOW}"
+    assert source_of(text).text == text
+    assert source_of(text).path is None
+
+
 def test_a_case_of_a_sweep_is_chosen_by_its_label() -> None:
     runs = unbloat.simulate(LABELLED, set={"buffer": "2 MB", "duration": "1 s"})
     assert isinstance(runs, unbloat.RunSet)

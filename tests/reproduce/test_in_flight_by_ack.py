@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -35,13 +34,20 @@ ack_every = 1
 """
 
 
+class Capture:
+    """A run of which only the segments matter; one of its own, whatever it holds."""
+
+    def __init__(self, main_flow: int, segments: Any) -> None:
+        self.main_flow, self.segments = main_flow, segments
+
+
 def captured(*rows: tuple[int, int, int]) -> Run:
     """A capture whose main transfer has these segments: kind, from, to."""
     table = pa.Table.from_pylist(
         [{"kind": kind, "from_seq": begin, "to_seq": end} for kind, begin, end in rows]
     )
     segments: Any = lambda **_: table  # noqa: E731
-    return cast("Run", SimpleNamespace(main_flow=0, segments=segments))
+    return cast("Run", Capture(main_flow=0, segments=segments))
 
 
 def test_what_was_sent_and_not_acknowledged_is_in_flight_at_each_ack() -> None:

@@ -16,7 +16,7 @@ from unbloat.claims.judge import (
     outcomes,
 )
 from unbloat.claims.repetition import Numbers, Repetition
-from unbloat.claims.words import spread_text, verdict_text
+from unbloat.claims.words import open_text, spread_text, verdict_text
 from unbloat.scenario.confidence import Spread
 
 
@@ -70,7 +70,9 @@ def test_what_some_seeds_did_not_measure_does_not_pass(made_up: Claim, figure: F
 def test_of_what_the_source_leaves_open_the_values_are_named_at_which_all_figures_hold(
     made_up: Claim, figure: Figure
 ) -> None:
-    claim = replace(made_up, open="rate", figures=(figure, replace(figure, bounds=Bounds(None, 9))))
+    claim = replace(
+        made_up, open=("rate",), figures=(figure, replace(figure, bounds=Bounds(None, 9)))
+    )
     once = Repetition(
         {"4 Mbit/s": (120, 20), "8 Mbit/s": (130, 5), "16 Mbit/s": (50, 5)},
         {"4 Mbit/s": (10, 50), "8 Mbit/s": (10, 50), "16 Mbit/s": (10, 50)},
@@ -81,10 +83,13 @@ def test_of_what_the_source_leaves_open_the_values_are_named_at_which_all_figure
     assert first.opened is not None
     assert first.opened.satisfying == ("8 Mbit/s",)
     assert first.opened.shown == "8 Mbit/s"
+    assert first.opened.failing == (1, 0, 1)
+    assert "hold at once at 8 Mbit/s" in open_text(first.opened)
     nowhere = Repetition({"4 Mbit/s": (120, 20)}, {"4 Mbit/s": (10, 50)}, ())
     first, second = outcomes(claim, [nowhere])
     assert first.opened is not None
     assert first.opened.satisfying == ()
+    assert "1 fail at 4 Mbit/s" in open_text(first.opened)
     assert (first.state, second.state) == (FIGURE_PASSED, FIGURE_FAILED)
 
 

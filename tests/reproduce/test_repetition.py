@@ -9,6 +9,7 @@ import pytest
 from made_claims import Writer
 
 from unbloat.claims.claim import Claim, read_claim
+from unbloat.claims.judge import outcomes
 from unbloat.claims.repetition import SEEDS, Repetition, repetition, repetitions
 from unbloat.claims.reproduce import reproduce
 from unbloat.claims.store import ClaimStore
@@ -93,3 +94,31 @@ def test_a_claim_that_changed_since_it_was_stored_is_refused(
     written('rate = "4 Mbit/s"', 'rate = "5 Mbit/s"')
     with pytest.raises(UnbloatError, match="made-up is not stored as it is now"):
         reproduce(store=store, stored=True)
+
+
+RATES = ("4 Mbit/s", "8 Mbit/s")
+TWO_OPEN = """
+"link.down.rate" = ["4 Mbit/s", "8 Mbit/s"]
+[claim]
+open = ["rate", "acks"]
+"""
+
+
+def test_figures_are_judged_at_each_combination_of_what_the_source_leaves_open(
+    written: Writer,
+) -> None:
+    acks = 'acks = [{ label = "each", "flow.0.receiver.ack_every" = 1 }, { label = "every other" }]'
+    claim = read_claim(written("[claim]\n", acks + TWO_OPEN))
+    assert claim is not None
+    assert claim.open == ("rate", "acks")
+    found = repetition(claim, 0)
+    combinations = [f"{rate} · {ack}" for ack in ("each", "every other") for rate in RATES]
+    assert set(found.values) == set(combinations)
+    (outcome,) = outcomes(claim, [found])
+    assert outcome.opened is not None
+    assert outcome.opened.name == "rate and acks"
+    assert set(outcome.opened.satisfying) <= set(combinations)
+    fast, slow = (found.values[f"{rate} · each"][0] for rate in reversed(RATES))
+    assert fast is not None
+    assert slow is not None
+    assert fast < slow

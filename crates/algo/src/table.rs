@@ -179,6 +179,8 @@ pub struct Entry<T, S> {
     pub about: &'static str,
     /// RFC, paper section, kernel file.
     pub source: &'static str,
+    /// Whether an outside implementation was a judge of it: a kernel, another simulator, or published code.
+    pub judged: bool,
     /// Its parameters, in the order of [`Settings`].
     pub params: &'static [Param],
     /// Constructs an instance from settings.
@@ -255,9 +257,10 @@ macro_rules! config {
 
 /// A family: the enum over its algorithms, its `TABLE`, and dispatch without `dyn`. Each module
 /// provides `NAME`, `ABOUT`, `SOURCE`, `Config` (from `config!`) and `Type::new(Config, &Setup)`.
-/// The `mod` lines stand outside the macro, where `cargo fmt` and editors see them.
+/// `[unjudged]` behind an algorithm: no outside implementation was a judge of it, and whatever shows its
+/// results says so. The `mod` lines stand outside the macro, where `cargo fmt` and editors see them.
 macro_rules! family {
-    ($(#[$doc:meta])* pub enum $any:ident($setup:ty): $trait:ident { $($module:ident :: $type:ident),+ $(,)? }
+    ($(#[$doc:meta])* pub enum $any:ident($setup:ty): $trait:ident { $($module:ident :: $type:ident $([$mark:ident])?),+ $(,)? }
      changes { $($changes:tt)* } asks { $($asks:tt)* }) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
@@ -268,6 +271,7 @@ macro_rules! family {
             name: $module::NAME,
             about: $module::ABOUT,
             source: $module::SOURCE,
+            judged: family!(@judged $($mark)?),
             params: $module::Config::PARAMS,
             build: |settings, setup| {
                 $any::$type($module::$type::new($module::Config::from_settings(settings), setup))
@@ -278,6 +282,8 @@ macro_rules! family {
             family!(@asks $any [$($type),+] $($asks)*);
         }
     };
+    (@judged) => { true };
+    (@judged unjudged) => { false };
     (@changes $any:ident $types:tt $($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
         $(#[inline] fn $name(&mut self $(, $arg: $ty)*) $(-> $ret)? {
             family!(@each self $any $types $name($($arg),*))

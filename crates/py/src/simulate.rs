@@ -288,7 +288,7 @@ fn on(on: On) -> &'static str {
     }
 }
 
-/// Every algorithm: family, name, one line, source, parameters.
+/// Every algorithm: family, name, one line, whether an outside implementation was a judge of it, source, parameters.
 #[pyfunction]
 pub fn algorithms(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -297,7 +297,8 @@ pub fn algorithms(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
             let one = PyDict::new(py);
             one.set_item("family", family.noun())?;
             one.set_item("name", entry.name)?;
-            one.set_item("about", one_line(entry.about))?;
+            one.set_item("about", one_line(&entry.about_text()))?;
+            one.set_item("judged", entry.judged)?;
             one.set_item("source", one_line(entry.source))?;
             let params = PyList::empty(py);
             for p in entry.params {

@@ -37,7 +37,7 @@ pub fn describe() -> String {
             out += &format!(
                 "\n### {}\n\n{} ({})\n",
                 entry.name,
-                cell(entry.about),
+                cell(&entry.about_text()),
                 cell(entry.source)
             );
             if !entry.params.is_empty() {

@@ -36,8 +36,18 @@ pub struct Named {
     pub about: &'static str,
     /// RFC, paper section, kernel file.
     pub source: &'static str,
+    /// Whether an outside implementation was a judge of it.
+    pub judged: bool,
     /// Its parameters in order.
     pub params: &'static [Param],
+}
+
+impl Named {
+    /// The description, with what its results lack.
+    pub fn about_text(&self) -> String {
+        let unjudged = "; unjudged: no outside implementation was a judge of it";
+        format!("{}{}", self.about, if self.judged { "" } else { unjudged })
+    }
 }
 
 impl Family {
@@ -70,6 +80,7 @@ impl Family {
                 name: e.name,
                 about: e.about,
                 source: e.source,
+                judged: e.judged,
                 params: e.params,
             };
             table.iter().map(one).collect()

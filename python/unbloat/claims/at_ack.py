@@ -6,6 +6,8 @@ sender's side shows it · action: at the n-th ACK, or the most up to it. Exact, 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from unbloat.run.run import Run
 
 # Kinds of `segments`: data, data again, ACK.
@@ -14,6 +16,8 @@ DATA, AGAIN, ACK = 0, 1, 2
 ALL = 10_000_000
 
 
+# A chart asks for a number of ACKs of the same capture one after the other.
+@lru_cache(maxsize=8)
 def in_flight_by_ack(run: Run) -> list[int]:
     """Of the main transfer: bytes in flight at each of its ACKs, before what the ACK lets go."""
     flow = run.main_flow

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unbloat.claims.chart import Chart, charts
 from unbloat.claims.figure import MARKS, Figure, Picked, figure, picked
 from unbloat.claims.lab_settings import LabTable, lab_table
 from unbloat.claims.values import known
@@ -44,12 +45,21 @@ class Claim:
     """Of the table of all runs, where the claim shows one: heading, and what is measured in each run."""
     lab: LabTable | None = None
     """How the lab runs it; None where it does not."""
-    open: str | None = None
-    """Label of the sweep whose value the source leaves open: the figures are judged at each of its values."""
+    open: tuple[str, ...] = ()
+    """Labels of the sweep whose values the source leaves open: the figures are judged at each combination of them."""
     seed: int = 1
     """The scenario's own; repetitions have the next ones."""
     seeds: int = 1
     """Repetitions that the scenario asks for."""
+    charts: tuple[Chart, ...] = ()
+    """Its figures beside points of the source's."""
+
+    @property
+    def curves(self) -> tuple[Picked, ...]:
+        """What its charts measure beyond its figures, in their order."""
+        return tuple(
+            pick for chart in self.charts for series in chart.series for pick in series.picks
+        )
 
 
 def scenario_directory() -> Path:
@@ -91,7 +101,18 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
     claim = data["claim"]
     known(
         claim,
-        {"title", "source", "mark", "group", "quick", "table", "lab", "open", "chosen_after"},
+        {
+            "title",
+            "source",
+            "mark",
+            "group",
+            "quick",
+            "table",
+            "lab",
+            "open",
+            "chosen_after",
+            "chart",
+        },
         "claim",
     )
     for key in ("title", "source", "mark", "group"):
@@ -108,10 +129,12 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
     )
     if not figures:
         raise KeyError("a claim needs at least one [[figure]]")
-    left_open, sweep = claim.get("open"), data.get("sweep", {})
+    stated, sweep = claim.get("open", []), data.get("sweep", {})
+    left_open = tuple([stated] if isinstance(stated, str) else stated)
     # A swept key such as `link.up.rate` is labelled by its last part.
-    if left_open is not None and left_open not in (key.rpartition(".")[2] for key in sweep):
-        raise KeyError(f"claim.open: the sweep has no {left_open!r}")
+    labels = {key.rpartition(".")[2] for key in sweep}
+    if unknown := [label for label in left_open if label not in labels]:
+        raise KeyError(f"claim.open: the sweep has no {unknown[0]!r}")
     return Claim(
         path.stem,
         path,
@@ -127,6 +150,7 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
         left_open,
         int(data.get("seed", 1)),
         int(sweep.get("seeds", 1)),
+        charts(claim.get("chart", []), figures),
     )
 
 

@@ -33,6 +33,8 @@ class OpenParameter:
     values: tuple[str, ...]
     satisfying: tuple[str, ...]
     """Those at which every bounded figure passes; none: the claim does not hold."""
+    failing: tuple[int, ...]
+    """How many figures fail at each of the values."""
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -41,6 +43,7 @@ class OpenParameter:
             "shown": self.shown,
             "values": list(self.values),
             "satisfying": list(self.satisfying),
+            "failing": dict(zip(self.values, self.failing, strict=True)),
         }
 
 
@@ -61,6 +64,8 @@ class Outcome:
     table: tuple[Row, ...] = ()
     """All runs of the claim, where it shows them; means over the seeds."""
     opened: OpenParameter | None = None
+    curves: tuple[Spread | None, ...] = ()
+    """What the claim's charts measure beyond its figures, at the value that is shown."""
     lab: LabOutcome | None = None
     """The same figure in the lab, where it was run there."""
 
@@ -120,12 +125,17 @@ def outcomes(claim: Claim, found: Sequence[Repetition]) -> list[Outcome]:
     at = {value: judged_at(claim, found, value) for value in values}
     satisfying = [value for value in values if all(passes(one) for one in at[value])]
     shown = max(values, key=lambda value: sum(passes(one) for one in at[value]))
+    failing = tuple(sum(not passes(one) for one in at[value]) for value in values)
     opened = (
-        None
-        if claim.open is None
-        else OpenParameter(claim.open, shown, tuple(values), tuple(satisfying))
+        OpenParameter(" and ".join(claim.open), shown, tuple(values), tuple(satisfying), failing)
+        if claim.open
+        else None
     )
     rows = mean_table(found)
+    curves = tuple(
+        spread_of(numbers)
+        for numbers in zip(*(one.curves.get(shown, ()) for one in found), strict=True)
+    )
     return [
         Outcome(
             claim,
@@ -137,6 +147,7 @@ def outcomes(claim: Claim, found: Sequence[Repetition]) -> list[Outcome]:
             one.drifted,
             rows,
             opened,
+            curves,
         )
         for one in at[shown]
     ]

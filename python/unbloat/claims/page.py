@@ -1,6 +1,6 @@
 """The page of `unbloat reproduce`: every claim with its figures, as one file that holds everything it shows.
 
-Counts stand at the top, then claims by group with a row per figure. Reasons for the bounds and the scenario's text are
+Counts stand at the top, then claims by group with a row per figure, and charts of ours beside the source's points. Reasons for the bounds and the scenario's text are
 folded. Claims that show all their runs have them as a table.
 """
 
@@ -12,6 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from markupsafe import Markup
+
+from unbloat.claims.chart import READ, Chart
+from unbloat.claims.chart_points import drawn
+from unbloat.claims.chart_svg import COLOURS, chart_svg
 from unbloat.claims.claim import Claim
 from unbloat.claims.figure import MARKS, Picked
 from unbloat.claims.judge import FIGURE_FAILED, FIGURE_PASSED, SHOWN, SKIPPED, Outcome
@@ -29,6 +34,7 @@ from unbloat.claims.words import (
 )
 from unbloat.report.write import ReportInfo, render_plain, save
 from unbloat.scenario.expectations import unit_text
+from unbloat.scenario.unjudged import MEANING, marked, meaning
 from unbloat.text.format import NOTHING
 from unbloat.version import __version__
 
@@ -80,6 +86,18 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """A chart as the page shows it."""
+
+    svg: Markup
+    caption: str
+    legend: list[tuple[int, str]]
+    """Colour and name of each series."""
+    points: str
+    """Name of the source's points; empty where it has none."""
+
+
+@dataclass(frozen=True)
 class Block:
     """A claim as the page shows it."""
 
@@ -91,6 +109,7 @@ class Block:
     seeds: int
     lines: list[Line]
     runs: Cells | None
+    charts: list[Drawing]
 
     @property
     def state(self) -> str:
@@ -137,8 +156,15 @@ def write_page(outcomes: Sequence[Outcome], path: Path) -> ReportInfo:
         claims=len(blocks),
         figures=len(outcomes),
         marks=MARKS,
+        unjudged=MEANING.replace("*", "") if any(is_marked(one) for one in blocks) else "",
     )
     return save(text, path, begun, len(blocks), len(outcomes))
+
+
+def is_marked(block: Block) -> bool:
+    """Whether it shows an algorithm without an outside judge."""
+    cells = [] if block.runs is None else [cell for row in block.runs[1] for cell in row]
+    return any(meaning(text) for text in (*(line.name for line in block.lines), *cells))
 
 
 def lab_counts(outcomes: Sequence[Outcome]) -> list[tuple[str, int, str]]:
@@ -179,6 +205,24 @@ def block(outcomes: Sequence[Outcome]) -> Block:
         max((one.measured.count for one in outcomes if one.measured is not None), default=0),
         [line(outcome) for outcome in outcomes],
         table_cells(claim, outcomes[0].table),
+        [] if outcomes[0].state == SKIPPED else [drawing(one, outcomes) for one in claim.charts],
+    )
+
+
+def drawing(chart: Chart, outcomes: Sequence[Outcome]) -> Drawing:
+    """A chart drawn from the claim's outcomes."""
+    series = drawn(chart, outcomes)
+    said = any(point.said is not None for one in series for point in one.points)
+    caption = f"Ours beside {chart.source}"
+    if said or chart.guides:
+        caption += f"; {READ[chart.read]}"
+    caption += f". {chart.caption}" if chart.caption else "."
+    return Drawing(
+        # Made of numbers and escaped words.
+        Markup(chart_svg(chart, series)),
+        caption,
+        [(n % COLOURS, one.name) for n, one in enumerate(series)],
+        chart.points if said else "",
     )
 
 
@@ -186,7 +230,7 @@ def line(outcome: Outcome) -> Line:
     """One figure."""
     figure = outcome.figure
     return Line(
-        figure.name,
+        marked(figure.name),
         state_text(outcome.state),
         mark_text(figure),
         figure.chosen_after or "",
@@ -224,7 +268,7 @@ def table_cells(claim: Claim, rows: Sequence[Row]) -> Cells | None:
         return None
     headings = [name for name, _ in rows[0].labels] + [name for name, _ in claim.columns]
     return headings, [
-        [value for _, value in row.labels]
+        [marked(value) for _, value in row.labels]
         + [cell(pick, value) for (_, pick), value in zip(claim.columns, row.values, strict=True)]
         for row in rows
     ]

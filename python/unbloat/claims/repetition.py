@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from unbloat.scenario.sweep import Labels, RunSet
 SEEDS = 10
 # Where the source leaves nothing open.
 NOTHING_OPEN = ""
+# Between the values of a combination; no label has it.
+BETWEEN = " · "
 # Significant digits that are stored: finer than any bound, and the same on every machine.
 DIGITS = 7
 
@@ -48,10 +50,14 @@ class Repetition:
     """By figure, at each value of what the source leaves open."""
     controls: dict[str, Numbers]
     table: tuple[Row, ...]
+    curves: dict[str, Numbers] = field(default_factory=dict)
+    """What the charts measure beyond the figures, at each value of what the source leaves open; empty without such."""
 
     def to_dict(self) -> dict[str, Any]:
         """As it is stored."""
+        curves = {key: list(found) for key, found in self.curves.items()}
         return {
+            **({"curves": curves} if curves else {}),
             "values": {key: list(found) for key, found in self.values.items()},
             "controls": {key: list(found) for key, found in self.controls.items()},
             "table": [
@@ -69,6 +75,7 @@ class Repetition:
                 Row(tuple((key, value) for key, value in labels), tuple(values))
                 for labels, values in stored["table"]
             ),
+            {key: tuple(found) for key, found in stored.get("curves", {}).items()},
         )
 
 
@@ -94,7 +101,8 @@ def repetition(
     claim: Claim, place: int, traces: str | os.PathLike[str] | None = None
 ) -> Repetition:
     """The claim with its `place`-th seed, the first being 0."""
-    needs_capture = any(pick.capture for figure in claim.figures for pick in picks(figure))
+    every = [*(pick for figure in claim.figures for pick in picks(figure)), *claim.curves]
+    needs_capture = any(pick.capture for pick in every)
     with tempfile.TemporaryDirectory(prefix="unbloat-claim-") as directory:
         captures = Path(directory) if needs_capture else None
         options = RunOptions(
@@ -123,22 +131,24 @@ def measured(claim: Claim, runs: RunSet, captures: Path | None) -> Repetition:
             for value in opened
         },
         table(claim, runs, captures),
+        curves(claim, opened, runs, captures),
     )
 
 
 def open_values(claim: Claim, runs: RunSet) -> list[str]:
-    """The values of what the source leaves open, in the order of the sweep."""
-    if claim.open is None:
+    """The combinations of what the source leaves open, in the order of the sweep."""
+    if not claim.open:
         return [NOTHING_OPEN]
-    every = (value for labels in runs.labels for key, value in labels if key == claim.open)
-    return list(dict.fromkeys(every))
+    every = (dict(labels) for labels in runs.labels)
+    return list(dict.fromkeys(BETWEEN.join(one[key] for key in claim.open) for one in every))
 
 
 def at(claim: Claim, pick: Picked, value: str) -> Picked:
-    """A pick at a value of what the source leaves open, unless it names one itself."""
-    if claim.open is None or claim.open in dict(pick.run):
-        return pick
-    return replace(pick, run=(*pick.run, (claim.open, value)))
+    """A pick at a combination of what the source leaves open, unless it names a value itself."""
+    named = dict(pick.run)
+    chosen = zip(claim.open, value.split(BETWEEN), strict=True) if claim.open else ()
+    more = tuple((key, one) for key, one in chosen if key not in named)
+    return replace(pick, run=(*pick.run, *more)) if more else pick
 
 
 def number(
@@ -168,6 +178,20 @@ def table(claim: Claim, runs: RunSet, captures: Path | None) -> tuple[Row, ...]:
         )
         for labels, run in zip(runs.labels, runs.runs, strict=True)
     )
+
+
+def curves(
+    claim: Claim, opened: list[str], runs: RunSet, captures: Path | None
+) -> dict[str, Numbers]:
+    """What the charts measure beyond the figures."""
+    if not claim.curves:
+        return {}
+    return {
+        value: tuple(
+            number(claim, "value", pick, None, value, runs, captures) for pick in claim.curves
+        )
+        for value in opened
+    }
 
 
 def rounded(value: float | None) -> float | None:

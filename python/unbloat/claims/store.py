@@ -78,5 +78,8 @@ def settings(claim: Claim) -> str:
         repr((one.relation, one.of, one.against, one.control, one.control_against))
         for one in claim.figures
     ]
-    whole = [scenario, measured, repr(claim.columns), claim.open]
+    left_open = claim.open[0] if len(claim.open) == 1 else list(claim.open) or None
+    whole = [scenario, measured, repr(claim.columns), left_open]
+    if claim.curves:
+        whole.append(repr(claim.curves))
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]

@@ -16,6 +16,7 @@ from unbloat.claims.words import (
     value_text,
     verdict_text,
 )
+from unbloat.scenario.unjudged import marked
 from unbloat.text.format import plural
 from unbloat.text.terminal import Terminal, left
 
@@ -37,7 +38,7 @@ def outcomes_screen(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
             heading(terminal, [one for one in outcomes if one.claim is last])
         figure = outcome.figure
         terminal.line(
-            f"  {terminal.style(left(state_text(outcome.state), 9), *STYLE[outcome.state])} {figure.name}"
+            f"  {terminal.style(left(state_text(outcome.state), 9), *STYLE[outcome.state])} {marked(figure.name)}"
         )
         parts = [f"ours {spread_text(figure, outcome.measured)}"]
         if figure.expected:

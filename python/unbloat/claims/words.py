@@ -70,9 +70,13 @@ def open_text(opened: OpenParameter) -> str:
     """Where all figures hold at once."""
     every = ", ".join(opened.values)
     if not opened.satisfying:
-        held = "at none of them do all figures hold at once"
-    else:
-        held = f"all figures hold at once at {', '.join(opened.satisfying)}"
+        counts = zip(opened.values, opened.failing, strict=True)
+        failing = "; ".join(f"{count} fail at {value}" for value, count in counts)
+        return (
+            f"The source leaves {opened.name} open. At no value do all figures hold at once:"
+            f" {failing}. Shown: {opened.shown}."
+        )
+    held = f"all figures hold at once at {', '.join(opened.satisfying)}"
     return f"The source leaves {opened.name} open. Of {every}, {held}; shown: {opened.shown}."
 
 

@@ -461,6 +461,13 @@ def reproduce(
     stored: Annotated[
         bool, typer.Option("--stored", help="Run nothing, show what is stored.")
     ] = False,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Writes claims.md, and matrix.md where the matrix is run; with the lab's figures that are stored beside --store.",
+        ),
+    ] = None,
     page: Annotated[
         Path | None,
         typer.Option(
@@ -473,8 +480,10 @@ def reproduce(
     if names in (["front"], ["fairness"]):
         from unbloat.cli.front import FrontOptions, reproduce_fairness, reproduce_front
 
-        if quick or report is not None or jobs is not None:
-            raise typer.BadParameter(f"{names[0]} takes none of --quick, --report, --jobs")
+        if quick or report is not None or jobs is not None or markdown is not None:
+            raise typer.BadParameter(
+                f"{names[0]} takes none of --quick, --report, --jobs, --markdown"
+            )
         if lab == "quick":
             raise typer.BadParameter(f"{names[0]} does not take --lab=quick")
         if names == ["fairness"] and (half is not None or traces is not None):
@@ -503,6 +512,7 @@ def reproduce(
         lab=lab,
         store=store,
         stored=stored,
+        markdown=markdown,
     )
     raise typer.Exit(reproduce_claims(options))
 

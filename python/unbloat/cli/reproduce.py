@@ -40,12 +40,15 @@ class ReproduceOptions:
     lab: Extent | None
     store: Path | None
     stored: bool
+    markdown: Path | None
 
 
 def reproduce_claims(options: ReproduceOptions) -> int:
     """Runs the claims and prints them; 1 where one fails, or differs in the lab, without a reason on record."""
     if options.report is not None:
         need_writable(options.report)  # before the runs, so that a wrong path costs no time
+    if options.markdown is not None:
+        options.markdown.mkdir(parents=True, exist_ok=True)
     with ProgressBar("simulating") as progress, ProgressBar("in the lab") as lab_progress:
         outcomes = reproduce(
             options.names,
@@ -63,6 +66,14 @@ def reproduce_claims(options: ReproduceOptions) -> int:
 
         with writing(options.report):
             write_page(outcomes, options.report)
+    if options.markdown is not None:
+        from unbloat.claims.lab_store import beside, read_lab, with_stored_lab
+        from unbloat.claims.markdown import write_pages
+
+        lab = {} if options.store is None else read_lab(beside(options.store))
+        outcomes = outcomes if options.lab is not None else with_stored_lab(outcomes, lab)
+        with writing(options.markdown):
+            write_pages(outcomes, options.markdown, lab)
     if options.json:
         print(json.dumps({"format": 1, "figures": [outcome.to_dict() for outcome in outcomes]}))
     else:

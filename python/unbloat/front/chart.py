@@ -12,6 +12,7 @@ from statistics import median
 
 from unbloat.errors import UnbloatError
 from unbloat.front.judge import Field, Point
+from unbloat.scenario.unjudged import marked
 
 # Marks and colours by control: colours that colour-blind readers distinguish (Okabe and Ito 2008), ours filled and dark.
 LOOK = {
@@ -50,7 +51,9 @@ def chart(fields: Sequence[Field], path: Path) -> None:
         for label, (xs, ys) in places(chosen).items():
             colour, mark = LOOK.get(label, OURS)
             panel.plot(xs, ys, mark, color=colour, markersize=3, alpha=0.5)
-            panel.plot([median(xs)], [median(ys)], mark, color=colour, markersize=9, label=label)
+            panel.plot(
+                [median(xs)], [median(ys)], mark, color=colour, markersize=9, label=marked(label)
+            )
         panel.set_xscale("log")
         panel.set_xlabel("p95 of a ping above that of the sender that knows the link, ms")
         panel.axhline(0.95, color="#999999", linewidth=0.6)

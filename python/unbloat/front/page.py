@@ -10,6 +10,7 @@ from unbloat.front.lab import FrontInLab
 from unbloat.front.lab_page import lab_section
 from unbloat.front.text import by_text, row
 from unbloat.scenario.confidence import Spread
+from unbloat.scenario.unjudged import marked, meaning
 from unbloat.text.format import NOTHING
 
 HEAD = """\
@@ -44,8 +45,8 @@ Cells have goodput in Mbit/s, then the excess in ms. The bound has the goodput a
 def front_page(front: Front, chart_name: str, lab: FrontInLab | None = None) -> str:
     """The page."""
     halves = tuple(sorted({field.half for field in front.fields}))
-    text = HEAD.format(half=HALVES.get(halves, ""))
-    text += f"\n![goodput over the excess of the p95, every control on every link]({chart_name})\n"
+    head = HEAD.format(half=HALVES.get(halves, ""))
+    text = f"\n![goodput over the excess of the p95, every control on every link]({chart_name})\n"
     text += "\n## The goal\n\n" + goals(front)
     text += "\n## Every control at its defaults\n" + FIGURES
     text += "".join(
@@ -65,7 +66,8 @@ def front_page(front: Front, chart_name: str, lab: FrontInLab | None = None) -> 
     if front.skipped:
         text += "\n## Skipped\n\n"
         text += "".join(f"- {name}: {why}\n" for name, why in front.skipped.items())
-    return text
+    text = marked(text)
+    return head + meaning(text) + text
 
 
 def grouped(fields: Sequence[Field]) -> dict[str, list[Field]]:

@@ -8,6 +8,7 @@ from typing import Any
 from unbloat.front.front import Front
 from unbloat.front.judge import Field, Point, Verdict, counts, verdicts
 from unbloat.scenario.confidence import Spread
+from unbloat.scenario.unjudged import marked
 from unbloat.text.format import NOTHING
 from unbloat.text.table import table
 from unbloat.text.terminal import Terminal
@@ -88,7 +89,7 @@ def by_text(dominating: Sequence[Point]) -> str:
     if not dominating:
         return "yes"
     first = min(dominating, key=lambda point: point.variant != "default")
-    return f"no: {first.control}"
+    return f"no: {marked(first.control)}"
 
 
 def front_json(front: Front) -> dict[str, Any]:

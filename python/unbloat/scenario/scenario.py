@@ -138,6 +138,14 @@ class Source:
         return "" if self.path is None else f"{self.path}: "
 
 
+def names_a_file(text: str) -> bool:
+    """Whether there is a file of this name; a text that no name can be is none."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # longer than a name may be, or with a zero byte
+        return False
+
+
 def source_of(scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario) -> Source:
     """The text of whatever a scenario was given as: a path, TOML text (it has a line break or `=`), a dictionary, an object."""
     if isinstance(scenario, Scenario):
@@ -147,7 +155,7 @@ def source_of(scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario) -
     if (
         isinstance(scenario, str)
         and ("\n" in scenario or "=" in scenario)
-        and not Path(scenario[:255]).is_file()
+        and not names_a_file(scenario)
     ):
         return Source(scenario, None)
     path = Path(scenario)

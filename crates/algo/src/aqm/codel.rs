@@ -10,6 +10,8 @@
 //! Deviations: `interval / sqrt(count)` is computed in double precision; Linux iterates a 16-bit
 //! fixed-point value. IEEE 754 rounds a square root exactly, so it is the same on every machine. Marks
 //! instead of drops are Linux's (`codel_impl.h`): RFC 8289 leaves ECN to later work. No `ce_threshold`.
+//! A backlog that is no standing queue is the link's MTU, as in Linux; RFC 8289 section 5.5 takes the
+//! largest packet seen (`maxpacket_`), which is the same once a full packet has passed.
 
 use units::{Bytes, Duration, Instant};
 

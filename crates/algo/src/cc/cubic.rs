@@ -6,15 +6,21 @@
 //!
 //! Sources: RFC 9438; HyStart++ is RFC 9406. `rules = "linux"` is `tcp_cubic.c`: the decrease starts
 //! from the window instead of the flight; the window grows by at least 5 % per round before the first
-//! loss and by 1 % at the curve's plateau; the curve is evaluated one smallest RTT ahead; a timeout
-//! resets W_max.
+//! loss, and by at least a hundredth of a segment per round later; it comes to Reno's window within a
+//! round instead of at once, by half of itself at most; the curve is evaluated one smallest RTT ahead,
+//! of which samples within a second of a stage's beginning are no part; a timeout resets W_max and the
+//! smallest RTT; slow start adds all that an ACK acknowledges.
 //!
-//! Deviations: time on the curve counts only while the window limits the sender, from ACK to ACK (RFC
-//! 9438 section 5.8 requires that for application-limited periods). Linux's rounding to whole segments
-//! and jiffies is left out.
+//! Deviations:
+//! - Time on the curve counts only while the window limits the sender, from ACK to ACK (RFC 9438 section
+//!   5.8 requires that for application-limited periods).
+//! - RFC 9406 section 4.3 has no L for senders that pace. The law does not know whether its host paces, so L
+//!   is 8 in either case; `limit` sets another.
+//! - Linux's rounding to whole segments and jiffies is left out, and so is its pause of 31 ms between two
+//!   evaluations at the same window.
 
 use libm::cbrt;
-use units::{Bytes, Instant};
+use units::{Bytes, Duration, Instant};
 
 use super::hystart::{CSS_GROWTH_DIVISOR, HyStart, Kind, Verdict};
 use super::window::{LIMIT, Window, seconds};
@@ -56,14 +62,19 @@ config! {
         hystart: Kind = Kind::PlusPlus;
         /// RFC 9438 or Linux where they differ.
         rules: Rules = Rules::Rfc;
-        /// Segments that one ACK may add in slow start (RFC 9406 section 4.3: L = 8).
+        /// Segments that one ACK may add in slow start (RFC 9406 section 4.3: L = 8); without effect by Linux's rules, which have none.
         limit: u64 = LIMIT, 1, 1000;
     }
 }
 
+/// Linux `cubictcp_acked`: RTT samples of the first second of a stage contain what is left of the queue.
+const DISCARD: Duration = Duration::from_secs(1);
+
 /// One stage of congestion avoidance: RFC 9438 section 4.1.2.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
+    /// When the stage began.
+    begun: Instant,
     /// Seconds since the stage began, without application-limited time.
     age: f64,
     /// The curve's plateau, in segments.
@@ -94,6 +105,8 @@ pub struct Cubic {
     /// The last stage ended in a timeout: the next one starts on the plateau (RFC 9438 section 4.8).
     timed_out: bool,
     last: Instant,
+    /// By Linux's rules: the smallest RTT since the last timeout (`delay_min`); `Duration::MAX` without a sample.
+    delay_min: Duration,
 }
 
 impl Cubic {
@@ -113,10 +126,15 @@ impl Cubic {
             before: curve,
             timed_out: false,
             last: Instant::ZERO,
+            delay_min: Duration::MAX,
         }
     }
 
-    fn begin(&mut self) -> Epoch {
+    fn linux(&self) -> bool {
+        self.config.rules == Rules::Linux
+    }
+
+    fn begin(&mut self, begun: Instant) -> Epoch {
         let now = self.window.segments();
         // RFC 9438 sections 4.8 and 4.10: after a timeout or a slow start without loss, K is 0 and
         // W_max is the window.
@@ -126,7 +144,7 @@ impl Cubic {
         }
         self.timed_out = false;
         // RFC 9438 section 4.2, figure 2.
-        Epoch { age: 0.0, origin, k: cbrt((origin - now) / self.config.c), reno: now }
+        Epoch { begun, age: 0.0, origin, k: cbrt((origin - now) / self.config.c), reno: now }
     }
 
     /// W_cubic at `t` seconds (RFC 9438 section 4.2, figure 1).
@@ -135,18 +153,18 @@ impl Cubic {
         self.config.c * x * x * x + epoch.origin
     }
 
-    fn avoid(&mut self, acked: f64, ack: &Ack, passed: f64) {
-        let linux = self.config.rules == Rules::Linux;
+    fn avoid(&mut self, now: Instant, acked: f64, ack: &Ack, passed: f64) {
+        let linux = self.linux();
         let window = self.window.segments();
         let mut epoch = match self.curve.epoch {
             Some(mut epoch) => {
                 epoch.age += passed;
                 epoch
             }
-            None => self.begin(),
+            None => self.begin(now),
         };
-        let ahead = match (linux, ack.min_rtt) {
-            (true, units::Duration::MAX) => 0.0,
+        let ahead = match (linux, self.delay_min) {
+            (true, Duration::MAX) => 0.0,
             (true, min) => min.as_secs_f64(),
             (false, _) => ack.srtt.as_secs_f64(),
         };
@@ -155,16 +173,22 @@ impl Cubic {
         let target =
             self.curve_at(&epoch, epoch.age + ahead).min(self.config.clamp * window).max(window);
         let mut step = target - window;
-        if linux {
-            let floor = if self.curve.w_max.is_none() { window / 20.0 } else { 0.01 };
-            step = step.max(floor);
-        }
         // RFC 9438 section 4.3: α is Reno's 1 once the window is back at its old size.
         let restored = !linux && epoch.reno >= self.curve.prior;
         epoch.reno += acked * (if restored { 1.0 } else { self.alpha } / window).min(1.0);
         self.curve.epoch = Some(epoch);
+        if linux {
+            // bictcp_update: cnt, the segments to acknowledge for one more, is 20 at most before the first
+            // loss and 100 windows later, cwnd / (tcp_cwnd - cwnd) below Reno's window, and at least 2.
+            let floor = if self.curve.w_max.is_none() { window / 20.0 } else { 0.01 };
+            step = step.max(floor);
+            if self.config.reno_friendly {
+                step = step.max(epoch.reno - window);
+            }
+            step = step.min(window / 2.0);
+        }
         self.window.grow(acked, step);
-        if self.config.reno_friendly && self.curve_at(&epoch, epoch.age) < epoch.reno {
+        if !linux && self.config.reno_friendly && self.curve_at(&epoch, epoch.age) < epoch.reno {
             self.window.set(self.window.segments().max(epoch.reno));
         }
     }
@@ -200,6 +224,16 @@ impl CongestionControl for Cubic {
     fn on_ack(&mut self, now: Instant, ack: &Ack, _rng: &mut Rng) {
         let passed = seconds(now, self.last);
         self.last = now;
+        let mut seen = *ack;
+        if self.linux() {
+            // cubictcp_acked: also in recovery.
+            let early = |epoch: Epoch| now.since(epoch.begun) < DISCARD;
+            if self.curve.epoch.is_some_and(early) {
+                seen.rtt = None;
+            }
+            self.delay_min = self.delay_min.min(seen.rtt.unwrap_or(Duration::MAX));
+            seen.min_rtt = self.delay_min;
+        }
         if ack.recovery == Recovery::Recovering {
             return;
         }
@@ -207,7 +241,7 @@ impl CongestionControl for Cubic {
         let watched = self.window.is_first_slow_start()
             || self.hystart.kind() == Kind::Linux && self.window.in_slow_start();
         if watched {
-            match self.hystart.on_ack(now, ack, self.window.segments()) {
+            match self.hystart.on_ack(now, &seen, self.window.segments()) {
                 Verdict::Grow => {}
                 Verdict::Slow => divisor = CSS_GROWTH_DIVISOR,
                 Verdict::Leave => self.window.leave_slow_start(),
@@ -218,11 +252,11 @@ impl CongestionControl for Cubic {
         }
         let mut acked = self.window.count(ack.acked);
         if self.window.in_slow_start() {
-            let limit = self.config.limit as f64;
+            let limit = if self.linux() { f64::INFINITY } else { self.config.limit as f64 };
             acked = self.window.slow_start(acked.min(limit) / divisor, limit);
         }
         if acked > 0.0 && !self.window.in_slow_start() {
-            self.avoid(acked, ack, passed);
+            self.avoid(now, acked, ack, passed);
         }
     }
 
@@ -240,6 +274,7 @@ impl CongestionControl for Cubic {
         if self.config.rules == Rules::Linux {
             // bictcp_reset, bictcp_hystart_reset.
             self.curve.w_max = None;
+            self.delay_min = Duration::MAX;
             self.hystart = HyStart::new(self.config.hystart);
         }
     }

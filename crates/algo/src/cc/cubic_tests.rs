@@ -225,3 +225,64 @@ fn conservative_slow_start_grows_a_quarter() {
     assert_ne!(cc.state().phase, "slow_start");
     assert!(cc.state().threshold.is_some());
 }
+
+/// Congestion avoidance by Linux's rules in Reno's region: a window of 10 behind a Reno window of 40.
+fn behind_reno(rules: Rules) -> (Cubic, f64) {
+    let mut cc = cubic(|c| c.rules = rules);
+    cc.window.set(10.0);
+    cc.window.leave_slow_start();
+    cc.curve.w_max = Some(10.0);
+    let rtt = Duration::from_millis(1);
+    let mut rng = Rng::new(1, "test");
+    cc.on_ack(Instant::ZERO, &ack(1, rtt), &mut rng);
+    let mut epoch = cc.curve.epoch.expect("congestion avoidance has begun");
+    epoch.reno = 40.0;
+    cc.curve.epoch = Some(epoch);
+    let before = cc.window.segments();
+    cc.on_ack(Instant(1), &ack(1, rtt), &mut rng);
+    let grown = cc.window.segments() - before;
+    (cc, grown)
+}
+
+#[test]
+fn the_rfc_sets_renos_window_at_once_and_linux_comes_to_it_by_one_segment_for_two() {
+    // tcp_cubic.c, bictcp_update: cnt = max(cwnd / (tcp_cwnd - cwnd), 2).
+    let (rfc, _) = behind_reno(Rules::Rfc);
+    assert!(rfc.window.segments() >= 40.0);
+    let (linux, grown) = behind_reno(Rules::Linux);
+    assert!((grown - 0.5).abs() < 1e-9, "{grown}");
+    assert_eq!(linux.state().phase, "reno_friendly");
+}
+
+#[test]
+fn linux_has_no_bound_of_what_one_ack_adds_in_slow_start() {
+    for (rules, added) in [(Rules::Rfc, 8), (Rules::Linux, 40)] {
+        let mut cc = cubic(|c| c.rules = rules);
+        let before = cc.window.segments();
+        let rtt = Duration::from_millis(10);
+        cc.on_ack(Instant::ZERO, &ack(40, rtt), &mut Rng::new(1, "test"));
+        assert_eq!(cc.window.segments() - before, f64::from(added));
+    }
+}
+
+#[test]
+fn linux_forgets_the_smallest_rtt_at_a_timeout_and_discards_the_first_second_of_a_stage() {
+    // tcp_cubic.c: bictcp_reset clears delay_min; cubictcp_acked returns within HZ of epoch_start.
+    let mut cc = cubic(|c| c.rules = Rules::Linux);
+    let mut rng = Rng::new(1, "test");
+    let mut at = |cc: &mut Cubic, ms: u64, rtt: u64| {
+        let rtt = Duration::from_millis(rtt);
+        let seen = Ack { rtt: Some(rtt), ..ack(1, rtt) };
+        cc.on_ack(Instant::ZERO + Duration::from_millis(ms), &seen, &mut rng);
+        cc.delay_min
+    };
+    assert_eq!(at(&mut cc, 0, 50), Duration::from_millis(50));
+    cc.on_loss(Instant::ZERO, &loss(1000));
+    // This ACK begins the stage; it came before the stage, so its sample counts.
+    assert_eq!(at(&mut cc, 100, 40), Duration::from_millis(40));
+    assert_eq!(at(&mut cc, 1099, 20), Duration::from_millis(40));
+    assert_eq!(at(&mut cc, 1100, 30), Duration::from_millis(30));
+    cc.on_timeout(Instant::ZERO, &Timeout { in_flight: Bytes(MSS), count: 1 });
+    assert_eq!(cc.delay_min, Duration::MAX);
+    assert_eq!(at(&mut cc, 2000, 90), Duration::from_millis(90));
+}

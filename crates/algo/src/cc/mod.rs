@@ -209,7 +209,7 @@ family! {
     /// Any congestion control of the table.
     pub enum Cc(Setup): CongestionControl {
         bbr::Bbr,
-        bbr3::Bbr3,
+        bbr3::Bbr3 [unjudged],
         newreno::NewReno,
         cubic::Cubic,
         bic::Bic,

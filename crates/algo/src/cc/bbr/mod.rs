@@ -374,8 +374,9 @@ impl Bbr {
             }
         }
         if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
-            self.save_window();
+            // In this order, as in Linux: a larger window that was saved before is kept.
             self.mode = Mode::ProbeRtt;
+            self.save_window();
             self.probe_rtt_until = None;
             self.limited = (ack.delivered, ack.delivered);
         }

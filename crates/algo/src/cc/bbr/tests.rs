@@ -184,6 +184,18 @@ fn after_ten_seconds_four_segments_for_200_ms_and_a_round_renew_the_rtt() {
     assert_eq!(it.cc.max_rate.get(), 1e6, "the rate in ProbeRTT is not that of the path");
 }
 
+/// tcp_bbr.c, `bbr_update_min_rtt`: the mode is set before `bbr_save_cwnd`, which keeps the larger of two windows then.
+#[test]
+fn a_larger_window_that_was_saved_before_is_kept_at_the_beginning_of_probe_rtt() {
+    let mut it = probing(1_000_000);
+    let saved = it.cc.window() + Bytes(100 * MSS);
+    it.cc.prior_window = saved;
+    while it.cc.mode != Mode::ProbeRtt {
+        it.ack(1_000_000, |ack| ack.rtt = Some(Duration::from_millis(120)));
+    }
+    assert_eq!(it.cc.prior_window, saved);
+}
+
 /// tcp_bbr.c, `idle_restart`: during idle time the queue has drained already.
 #[test]
 fn after_idleness_no_probe_rtt_is_needed() {
