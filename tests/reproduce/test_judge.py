@@ -16,7 +16,7 @@ from unbloat.claims.judge import (
     outcomes,
 )
 from unbloat.claims.repetition import Numbers, Repetition
-from unbloat.claims.words import spread_text, verdict_text
+from unbloat.claims.words import open_text, spread_text, verdict_text
 from unbloat.scenario.confidence import Spread
 
 
@@ -81,6 +81,25 @@ def test_of_what_the_source_leaves_open_the_values_are_named_at_which_all_figure
     assert first.opened is not None
     assert first.opened.satisfying == ("8 Mbit/s",)
     assert first.opened.shown == "8 Mbit/s"
+    # What is open may be another value for each of another label: each has its own set.
+    runs = [replace(figure.of, run=(("pair", pair),)) for pair in ("near", "far")]
+    apart = replace(
+        claim,
+        each="pair",
+        figures=(
+            replace(claim.figures[0], of=runs[0]),
+            replace(claim.figures[1], of=runs[1]),
+        ),
+    )
+    near, far = outcomes(apart, [once])
+    assert near.opened is not None
+    assert far.opened is not None
+    assert (near.opened.each, near.opened.satisfying) == ("near", ("4 Mbit/s", "8 Mbit/s"))
+    assert (far.opened.each, far.opened.satisfying) == ("far", ("8 Mbit/s", "16 Mbit/s"))
+    assert (near.value, far.value) == (120, 5)
+    text = open_text([near, far])
+    assert text is not None
+    assert "near: all figures hold at once at 4 Mbit/s, 8 Mbit/s" in text
     nowhere = Repetition({"4 Mbit/s": (120, 20)}, {"4 Mbit/s": (10, 50)}, ())
     first, second = outcomes(claim, [nowhere])
     assert first.opened is not None

@@ -113,8 +113,8 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 def claim_table(claim: Sequence[Outcome]) -> str:
     of = claim[0].claim
     text = f"{heading(claim)} · {of.source}\n\n"
-    if claim[0].opened is not None:
-        text += f"{open_text(claim[0].opened)}\n\n"
+    if (opened := open_text(claim)) is not None:
+        text += f"{opened}\n\n"
     lines = [line(outcome) for outcome in claim]
     in_lab = any(outcome.lab is not None for outcome in claim)
     computed = ["expected"] if any(one.expected != NOTHING for one in lines) else []

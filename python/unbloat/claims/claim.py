@@ -50,6 +50,8 @@ class Claim:
     """The scenario's own; repetitions have the next ones."""
     seeds: int = 1
     """Repetitions that the scenario asks for."""
+    each: str | None = None
+    """Label of the sweep at each of whose values that may be another one: a figure belongs to the value that its run names."""
 
 
 def scenario_directory() -> Path:
@@ -91,7 +93,18 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
     claim = data["claim"]
     known(
         claim,
-        {"title", "source", "mark", "group", "quick", "table", "lab", "open", "chosen_after"},
+        {
+            "title",
+            "source",
+            "mark",
+            "group",
+            "quick",
+            "table",
+            "lab",
+            "open",
+            "each",
+            "chosen_after",
+        },
         "claim",
     )
     for key in ("title", "source", "mark", "group"):
@@ -112,6 +125,11 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
     # A swept key such as `link.up.rate` is labelled by its last part.
     if left_open is not None and left_open not in (key.rpartition(".")[2] for key in sweep):
         raise KeyError(f"claim.open: the sweep has no {left_open!r}")
+    each = claim.get("each")
+    if each is not None and left_open is None:
+        raise KeyError("claim.each: nothing is open")
+    if each is not None and any(each not in dict(one.of.run) for one in figures):
+        raise KeyError(f"claim.each: the run of every figure names its {each}")
     return Claim(
         path.stem,
         path,
@@ -127,6 +145,7 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
         left_open,
         int(data.get("seed", 1)),
         int(sweep.get("seeds", 1)),
+        each,
     )
 
 

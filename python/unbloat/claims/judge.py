@@ -8,8 +8,8 @@ the one at which most of them pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unbloat.claims.claim import Claim
@@ -33,6 +33,8 @@ class OpenParameter:
     values: tuple[str, ...]
     satisfying: tuple[str, ...]
     """Those at which every bounded figure passes; none: the claim does not hold."""
+    each: str | None = None
+    """Where it may be another one for each value of another label: the value for which this is said."""
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -41,6 +43,7 @@ class OpenParameter:
             "shown": self.shown,
             "values": list(self.values),
             "satisfying": list(self.satisfying),
+            **({} if self.each is None else {"each": self.each}),
         }
 
 
@@ -118,28 +121,34 @@ def outcomes(claim: Claim, found: Sequence[Repetition]) -> list[Outcome]:
     """All figures of a claim."""
     values = list(found[0].values)
     at = {value: judged_at(claim, found, value) for value in values}
-    satisfying = [value for value in values if all(passes(one) for one in at[value])]
-    shown = max(values, key=lambda value: sum(passes(one) for one in at[value]))
-    opened = (
-        None
-        if claim.open is None
-        else OpenParameter(claim.open, shown, tuple(values), tuple(satisfying))
-    )
     rows = mean_table(found)
+    groups = [None if claim.each is None else dict(one.of.run)[claim.each] for one in claim.figures]
+    opened = {group: open_parameter(claim, at, groups, group) for group in groups}
     return [
-        Outcome(
-            claim,
-            one.figure,
-            one.measured,
-            one.control_measured,
-            one.state,
-            one.note,
-            one.drifted,
-            rows,
-            opened,
+        replace(
+            at[one.shown][place],
+            table=rows,
+            opened=None if claim.open is None else one,
         )
-        for one in at[shown]
+        for place, group in enumerate(groups)
+        for one in (opened[group],)
     ]
+
+
+def open_parameter(
+    claim: Claim,
+    at: Mapping[str, Sequence[Outcome]],
+    groups: Sequence[str | None],
+    group: str | None,
+) -> OpenParameter:
+    """Where all figures of a group hold, and the value at which most of them do."""
+    passed = {
+        value: [passes(one) for one, own in zip(found, groups, strict=True) if own == group]
+        for value, found in at.items()
+    }
+    satisfying = tuple(value for value, found in passed.items() if all(found))
+    shown = max(passed, key=lambda value: sum(passed[value]))
+    return OpenParameter(claim.open or "", shown, tuple(passed), satisfying, group)
 
 
 def passes(outcome: Outcome) -> bool:

@@ -164,6 +164,8 @@ def windowed(
         return share if metric == "flow_goodput_wave" else lag
     if metric == "flow_in_flight_cv":
         return variation(row["in_flight_bytes"] for row in rows)
+    if metric == "flow_rtt_cv":
+        return variation(row["rtt_ms"] for row in rows)
     if metric in SAMPLED:
         column = ENDS.get((metric, statistic), SAMPLED[metric])
         return part(statistics(row[column] for row in rows), statistic)
