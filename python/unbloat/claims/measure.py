@@ -16,7 +16,7 @@ from statistics import correlation
 from unbloat.claims.at_ack import at_ack
 from unbloat.claims.figure import Picked
 from unbloat.claims.of_probes import pause_step, queue_hop
-from unbloat.claims.uplink_estimate import estimate_error
+from unbloat.claims.uplink_estimate import estimate_error, estimate_silent
 from unbloat.errors import UnbloatError
 from unbloat.run.figures import Figures, Statistics, statistics
 from unbloat.run.metrics import METRICS, figure
@@ -64,6 +64,8 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
         return queue_hop(figures, what.between)
     if metric.startswith("estimate_error_"):
         return estimate_error(figures, name, metric.removeprefix("estimate_error_"))
+    if metric.startswith("estimate_silent_"):
+        return estimate_silent(figures, name, metric.removeprefix("estimate_silent_"))
     if what.between is not None:
         return windowed(figures, metric, statistic, name, what.between)
     if metric == "flow_queue_ms":

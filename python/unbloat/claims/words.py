@@ -68,7 +68,8 @@ def mark_text(figure: Figure) -> str:
 
 def open_text(outcomes: Sequence[Outcome]) -> str | None:
     """What the source leaves open, and where all figures hold at once; None where nothing is open."""
-    every = [one.opened for one in outcomes if one.opened is not None]
+    # Of figures that are only shown none can fail.
+    every = [one.opened for one in outcomes if one.opened is not None and one.figure.bounds.stated]
     if not every:
         return None
     first, *_ = every
