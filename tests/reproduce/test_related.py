@@ -11,7 +11,7 @@ from unbloat.claims.claim import read_claim
 from unbloat.claims.figure import Picked
 from unbloat.claims.measure import measure
 from unbloat.claims.reproduce import examine
-from unbloat.claims.uplink_estimate import estimate_error
+from unbloat.claims.uplink_estimate import estimate_error, estimate_silent
 from unbloat.run.figures import Figures
 from unbloat.run.run import Run
 from unbloat.scenario.simulate import simulate
@@ -61,6 +61,23 @@ def test_behind_a_full_modem_the_qdisc_shows_the_throughput_and_the_application_
     assert 0.7 < application < 2.0
     assert qdisc < 0.05 < application
     assert tcp < application
+
+
+def test_portions_of_writer_and_driver_show_at_their_own_layers() -> None:
+    run = simulate(
+        UPLOAD.replace('buffer = "300 KB"', 'buffer = "300 KB"\nwaits_for_space = true').replace(
+            'buffer = "100 KB"', 'buffer = "100 KB", wake = "75 KB"'
+        )
+    )
+    assert isinstance(run, Run)
+    layers = ("application", "tcp", "qdisc")
+    errors = [estimate_error(Figures(run), "up", layer) or 0.0 for layer in layers]
+    silent = [estimate_silent(Figures(run), "up", layer) or 0.0 for layer in layers]
+    # 75 KB each 0.15 s below the qdisc; 100 KB each 0.2 s above it, as far as the congestion window lets them go at once.
+    assert 0.5 < errors[1] < 2.0
+    assert 0.5 < errors[2] < 1.0
+    assert silent[1] > 0.1
+    assert silent[2] > 0.2
 
 
 def test_a_figure_names_a_flow_and_a_link_and_each_metric_takes_its_own(phone: Run) -> None:

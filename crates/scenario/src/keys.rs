@@ -275,6 +275,12 @@ pub(crate) const SENDER: &[Key] = &[
         "4 MiB",
         "unacknowledged and unsent data that the socket takes (Linux `tcp_wmem` maximum)",
     ),
+    key(
+        "waits_for_space",
+        FLAG,
+        "false",
+        "an application that found the buffer full writes again when a third of it is free (Linux `sk_stream_is_writeable`), and not each byte that is acknowledged",
+    ),
     // Linux' tcp_limit_output_bytes when QCUT was measured (its table of TSQ sizes: 128 KB by
     // default).
     key(

@@ -249,6 +249,8 @@ pub struct Sender {
     /// Most unacknowledged and unsent data that the socket takes (`tcp_wmem` maximum, 4 MB here);
     /// the application waits for free space.
     pub buffer: Bytes,
+    /// A writer that found the buffer full waits until a third of it is free, as on Linux.
+    pub waits_for_space: bool,
     /// TCP small queues: bytes of this flow that may wait in the host's own queue. `None`: no such
     /// limit.
     pub tsq: Option<Bytes>,

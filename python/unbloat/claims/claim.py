@@ -53,6 +53,8 @@ class Claim:
     """Repetitions that the scenario asks for."""
     charts: tuple[Chart, ...] = ()
     """Its figures beside points of the source's."""
+    each: str | None = None
+    """Label of the sweep at each of whose values what is open may be another one: a figure belongs to the value that its run names."""
 
     @property
     def curves(self) -> tuple[Picked, ...]:
@@ -110,6 +112,7 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
             "table",
             "lab",
             "open",
+            "each",
             "chosen_after",
             "chart",
         },
@@ -135,6 +138,11 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
     labels = {key.rpartition(".")[2] for key in sweep}
     if unknown := [label for label in left_open if label not in labels]:
         raise KeyError(f"claim.open: the sweep has no {unknown[0]!r}")
+    each = claim.get("each")
+    if each is not None and not left_open:
+        raise KeyError("claim.each: nothing is open")
+    if each is not None and any(each not in dict(one.of.run) for one in figures):
+        raise KeyError(f"claim.each: the run of every figure names its {each}")
     return Claim(
         path.stem,
         path,
@@ -151,6 +159,7 @@ def parsed(path: Path, text: str, data: Mapping[str, Any]) -> Claim:
         int(data.get("seed", 1)),
         int(sweep.get("seeds", 1)),
         charts(claim.get("chart", []), figures),
+        each,
     )
 
 

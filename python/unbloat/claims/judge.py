@@ -8,8 +8,8 @@ the one at which most of them pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unbloat.claims.claim import Claim
@@ -35,6 +35,8 @@ class OpenParameter:
     """Those at which every bounded figure passes; none: the claim does not hold."""
     failing: tuple[int, ...]
     """How many figures fail at each of the values."""
+    each: str | None = None
+    """Where it may be another one for each value of another label: the value for which this is said."""
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -44,6 +46,7 @@ class OpenParameter:
             "values": list(self.values),
             "satisfying": list(self.satisfying),
             "failing": dict(zip(self.values, self.failing, strict=True)),
+            **({} if self.each is None else {"each": self.each}),
         }
 
 
@@ -123,34 +126,43 @@ def outcomes(claim: Claim, found: Sequence[Repetition]) -> list[Outcome]:
     """All figures of a claim."""
     values = list(found[0].values)
     at = {value: judged_at(claim, found, value) for value in values}
-    satisfying = [value for value in values if all(passes(one) for one in at[value])]
-    shown = max(values, key=lambda value: sum(passes(one) for one in at[value]))
-    failing = tuple(sum(not passes(one) for one in at[value]) for value in values)
-    opened = (
-        OpenParameter(" and ".join(claim.open), shown, tuple(values), tuple(satisfying), failing)
-        if claim.open
-        else None
-    )
     rows = mean_table(found)
-    curves = tuple(
-        spread_of(numbers)
-        for numbers in zip(*(one.curves.get(shown, ()) for one in found), strict=True)
-    )
+    groups = [None if claim.each is None else dict(one.of.run)[claim.each] for one in claim.figures]
+    opened = {group: open_parameter(claim, at, groups, group) for group in groups}
     return [
-        Outcome(
-            claim,
-            one.figure,
-            one.measured,
-            one.control_measured,
-            one.state,
-            one.note,
-            one.drifted,
-            rows,
-            opened,
-            curves,
+        replace(
+            at[one.shown][place],
+            table=rows,
+            opened=one if claim.open else None,
+            curves=curves_at(found, one.shown),
         )
-        for one in at[shown]
+        for place, group in enumerate(groups)
+        for one in (opened[group],)
     ]
+
+
+def open_parameter(
+    claim: Claim,
+    at: Mapping[str, Sequence[Outcome]],
+    groups: Sequence[str | None],
+    group: str | None,
+) -> OpenParameter:
+    """Where all figures of a group hold, and the value at which most of them do."""
+    passed = {
+        value: [passes(one) for one, own in zip(found, groups, strict=True) if own == group]
+        for value, found in at.items()
+    }
+    satisfying = tuple(value for value, found in passed.items() if all(found))
+    shown = max(passed, key=lambda value: sum(passed[value]))
+    failing = tuple(found.count(False) for found in passed.values())
+    name = " and ".join(claim.open)
+    return OpenParameter(name, shown, tuple(passed), satisfying, failing, group)
+
+
+def curves_at(found: Sequence[Repetition], value: str) -> tuple[Spread | None, ...]:
+    """What the claim's charts measure beyond its figures, at one value of what is open."""
+    numbers = zip(*(one.curves.get(value, ()) for one in found), strict=True)
+    return tuple(spread_of(each) for each in numbers)
 
 
 def passes(outcome: Outcome) -> bool:

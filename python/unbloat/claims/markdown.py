@@ -131,8 +131,8 @@ def claim_table(claim: Sequence[Outcome], lab: Mapping[str, LabEntry]) -> str:
     seeds = max((one.measured.count for one in claim if one.measured is not None), default=0)
     samples = f" · means of {seeds} seeds" if seeds > 1 else ""
     text = f"{heading(claim)} · {of.source}{samples}\n\n"
-    if claim[0].opened is not None:
-        text += f"{open_text(claim[0].opened)}\n\n"
+    if (opened := open_text(claim)) is not None:
+        text += f"{opened}\n\n"
     lines = [line(outcome) for outcome in claim]
     in_lab = any(outcome.lab is not None for outcome in claim)
     computed = ["expected"] if any(one.expected != NOTHING for one in lines) else []

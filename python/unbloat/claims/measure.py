@@ -16,7 +16,7 @@ from statistics import correlation
 from unbloat.claims.at_ack import at_ack
 from unbloat.claims.figure import Picked
 from unbloat.claims.of_probes import pause_step, queue_hop
-from unbloat.claims.uplink_estimate import estimate_error
+from unbloat.claims.uplink_estimate import estimate_error, estimate_silent
 from unbloat.errors import UnbloatError
 from unbloat.run.figures import Figures, Statistics, statistics
 from unbloat.run.metrics import METRICS, figure
@@ -64,6 +64,8 @@ def measure(run: Run, what: Picked, captures: Path | None = None) -> float | Non
         return queue_hop(figures, what.between)
     if metric.startswith("estimate_error_"):
         return estimate_error(figures, name, metric.removeprefix("estimate_error_"))
+    if metric.startswith("estimate_silent_"):
+        return estimate_silent(figures, name, metric.removeprefix("estimate_silent_"))
     if what.between is not None:
         return windowed(figures, metric, statistic, name, what.between)
     if metric == "flow_queue_ms":
@@ -164,6 +166,8 @@ def windowed(
         return share if metric == "flow_goodput_wave" else lag
     if metric == "flow_in_flight_cv":
         return variation(row["in_flight_bytes"] for row in rows)
+    if metric == "flow_rtt_cv":
+        return variation(row["rtt_ms"] for row in rows)
     if metric in SAMPLED:
         column = ENDS.get((metric, statistic), SAMPLED[metric])
         return part(statistics(row[column] for row in rows), statistic)

@@ -197,11 +197,11 @@ def by_claim(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 def block(outcomes: Sequence[Outcome]) -> Block:
     """One claim."""
-    claim, opened = outcomes[0].claim, outcomes[0].opened
+    claim = outcomes[0].claim
     return Block(
         claim,
         verdict_text(claim.title, outcomes),
-        "" if opened is None else open_text(opened),
+        open_text(outcomes) or "",
         max((one.measured.count for one in outcomes if one.measured is not None), default=0),
         [line(outcome) for outcome in outcomes],
         table_cells(claim, outcomes[0].table),

@@ -75,14 +75,14 @@ def outcomes_screen(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
 
 def heading(terminal: Terminal, outcomes: Sequence[Outcome]) -> None:
     """A claim's title with its result, its source, and what the source leaves open."""
-    claim, opened = outcomes[0].claim, outcomes[0].opened
+    claim, opened = outcomes[0].claim, open_text(outcomes)
     seeds = max((one.measured.count for one in outcomes if one.measured is not None), default=0)
     repeated = f" · mean of {seeds} seeds ± half the 95 % interval" if seeds > 1 else ""
     terminal.line()
     terminal.line(terminal.style(verdict_text(claim.title, outcomes), "bold"))
     terminal.line(terminal.style(f"  {claim.id} · {claim.source}{repeated}", "dim"))
     if opened is not None:
-        terminal.wrapped(open_text(opened), "  ", "  ")
+        terminal.wrapped(opened, "  ", "  ")
 
 
 def lab_lines(lab: LabOutcome, terminal: Terminal) -> None:

@@ -13,12 +13,24 @@ from unbloat.run.figures import Figures
 SEGMENT, PACKET = 1448, 1500
 # Linux `sk_stream_write_space`: writers are woken when so much of the socket buffer is free.
 FREE = 1 / 3
+# An error of less: the layer as good as stood still. Figure 10's curves are steep at -100 % and flat from there on.
+SILENT = -0.9
 
 
 def estimate_error(figures: Figures, link: str, layer: str) -> float | None:
-    """Of the first transfer, over bins after the warm-up in which anything left the modem; `layer` is `application`,
-    `tcp` or `qdisc`.
-    """
+    """Root mean square of the relative error; `layer` is `application`, `tcp` or `qdisc`."""
+    errors = relative_errors(figures, link, layer)
+    return float((sum(error**2 for error in errors) / len(errors)) ** 0.5) if errors else None
+
+
+def estimate_silent(figures: Figures, link: str, layer: str) -> float | None:
+    """Share of the bins in which a layer handed over less than a tenth of what left the modem."""
+    errors = relative_errors(figures, link, layer)
+    return sum(error < SILENT for error in errors) / len(errors) if errors else None
+
+
+def relative_errors(figures: Figures, link: str, layer: str) -> list[float]:
+    """Of the first transfer, over bins after the warm-up in which anything left the modem."""
     ids = {row["id"] for row in figures.flows(figures.transfers[0])}
     rows = [
         row
@@ -47,4 +59,4 @@ def estimate_error(figures: Figures, link: str, layer: str) -> float | None:
         estimate = {"application": wrote * PACKET / SEGMENT, "tcp": sent, "qdisc": passed}[layer]
         if row["t_s"] >= figures.warmup_s and left > 0:
             errors.append(estimate / left - 1)
-    return float((sum(error**2 for error in errors) / len(errors)) ** 0.5) if errors else None
+    return errors

@@ -66,18 +66,30 @@ def mark_text(figure: Figure) -> str:
     return figure.mark if figure.chosen_after is None else f"{figure.mark}, chosen after a run"
 
 
-def open_text(opened: OpenParameter) -> str:
-    """Where all figures hold at once."""
-    every = ", ".join(opened.values)
+def open_text(outcomes: Sequence[Outcome]) -> str | None:
+    """What the source leaves open, and where all figures hold at once; None where nothing is open."""
+    # Of figures that are only shown none can fail.
+    every = [one.opened for one in outcomes if one.opened is not None and one.figure.bounds.stated]
+    if not every:
+        return None
+    first, *_ = every
+    text = f"The source leaves {first.name} open. Of {', '.join(first.values)},"
+    parts = [part_text(opened) for opened in dict.fromkeys(every)]
+    if first.each is None:
+        return f"{text} {parts[0]}."
+    return f"{text} " + ". ".join(parts) + "."
+
+
+def part_text(opened: OpenParameter) -> str:
+    """Where all figures hold at once, of one group of them."""
     if not opened.satisfying:
         counts = zip(opened.values, opened.failing, strict=True)
         failing = "; ".join(f"{count} fail at {value}" for value, count in counts)
-        return (
-            f"The source leaves {opened.name} open. At no value do all figures hold at once:"
-            f" {failing}. Shown: {opened.shown}."
-        )
-    held = f"all figures hold at once at {', '.join(opened.satisfying)}"
-    return f"The source leaves {opened.name} open. Of {every}, {held}; shown: {opened.shown}."
+        held = f"at none of them do all figures hold at once ({failing})"
+    else:
+        held = f"all figures hold at once at {', '.join(opened.satisfying)}"
+    held += f"; shown: {opened.shown}"
+    return held if opened.each is None else f"{opened.each}: {held}"
 
 
 def bounds_text(figure: Figure) -> str:

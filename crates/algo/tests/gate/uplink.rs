@@ -14,6 +14,8 @@ use crate::testbed::{Departures, REPORT_BATCH, Testbed};
 const BUFFER: Bytes = Bytes(222_000);
 /// RTT without any time in the firmware (QCUT section 4 says about 50 ms in the steady state; fitted at −98 dBm).
 const RTT_MS: f64 = 58.0;
+/// The same as QCUT states it (section 4.2: about 50 ms on this carrier).
+const STATED_RTT_MS: f64 = 50.0;
 const WARM_UP: Instant = Instant(10_000_000_000);
 const END: Instant = Instant(40_000_000_000);
 
@@ -123,11 +125,16 @@ fn at_98_dbm_every_limit_gives_the_paper_s_rtt_and_throughput() {
 fn at_85_dbm_the_rate_alone_predicts_the_paper_s_curve() {
     let ours = sweep(&GOOD, grants::Signal::Good);
     for ((limit, rtt, rate), (our_rtt, our_rate)) in GOOD.iter().zip(&ours) {
-        // A prediction: nothing was fitted here but the rate of a deep buffer.
+        // A prediction: nothing was fitted here but the rate of a deep buffer. A bound of 20 % on the RTT is missed with
+        // 5 KB (+23 %) and 10 KB (+21 %): the paper's 61 and 63 ms leave 3 and 5 ms above the 58 ms of -98 dBm, less
+        // than a report takes to its grant.
         assert!(
             (our_rtt / rtt - 1.0).abs() < 0.25,
             "{limit:?} KB: RTT {our_rtt:.1} ms, paper {rtt}"
         );
+        // Above the RTT that the paper states, the time in the firmware is right: 11 % at most.
+        let stated = our_rtt - RTT_MS + STATED_RTT_MS;
+        assert!((stated / rtt - 1.0).abs() < 0.15, "{limit:?} KB: {stated:.1} ms, paper {rtt}");
         assert!(
             (our_rate / rate - 1.0).abs() < 0.25,
             "{limit:?} KB: {our_rate:.2} Mbit/s, paper {rate}"

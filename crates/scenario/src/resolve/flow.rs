@@ -119,6 +119,7 @@ fn sender(flow: &Section<'_>) -> Result<Sender> {
         initial_window: at("initial_window").count("initial_window")?,
         mss,
         buffer: at("buffer").bytes("buffer")?,
+        waits_for_space: at("waits_for_space").flag("waits_for_space")?,
         tsq: tsq(at("tsq"))?,
         pacing: at("pacing").flag("pacing")?,
         sack: at("sack").flag("sack")?,

@@ -202,6 +202,7 @@ impl<T: Tap> Simulation<'_, T> {
             let settings = send::Settings {
                 mss,
                 buffer: s.buffer.0,
+                waits_for_space: s.waits_for_space,
                 tsq: s.tsq.filter(|_| own_queue[usize::from(side)]).map(|b| b.0),
                 pacing: s.pacing,
                 sack: s.sack,

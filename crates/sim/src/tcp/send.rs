@@ -12,8 +12,8 @@
 //!   (`tcp_tso_autosize`), so that a receive window which is the limit stands open for a part of each millisecond.
 //! - The send buffer has its maximum from the start, and counts payload. Linux counts memory, at
 //!   1.0 to 1.3 bytes per byte.
-//! - A full send buffer takes every byte that is acknowledged at once. Linux wakes the writer when
-//!   a third of the buffer is
+//! - A full send buffer takes every byte that is acknowledged at once, unless `waits_for_space` is set. Linux wakes the
+//!   writer when a third of the buffer is
 //!   free (`sk_stream_is_writeable`), so that an upload limited by its buffer goes in bursts of a third to half of it. Its queue drains in between, and is shorter by up to a quarter in the mean (seen in the lab).
 //! - The RACK timer waits for the oldest suspect, not for the newest.
 
@@ -78,6 +78,8 @@ pub struct Settings {
     pub mss: u64,
     /// Size of the send buffer in bytes.
     pub buffer: u64,
+    /// A writer that found the buffer full waits until a third of it is free (Linux `sk_stream_is_writeable`).
+    pub waits_for_space: bool,
     /// Limit of the host's own queue for this flow.
     pub tsq: Option<u64>,
     /// Paced even if the congestion control does not ask.
@@ -135,6 +137,8 @@ pub struct Sender {
     pub nxt: u64,
     /// End of what the application wrote.
     pub end: u64,
+    /// End of what the buffer has taken of it, or could take, where the writer waits for space.
+    taken: u64,
     /// The application writes no more: a FIN follows `end`.
     pub closing: bool,
     /// The application always has more (bulk): only whole segments are taken from the buffer.
@@ -234,6 +238,7 @@ impl Sender {
             una: 0,
             nxt: 0,
             end: 0,
+            taken: 0,
             closing: false,
             endless: false,
             window: 0,

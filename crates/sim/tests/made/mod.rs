@@ -75,6 +75,7 @@ pub fn transfer(from: usize, to: usize, congestion: &str) -> Flow {
             initial_window: 10,
             mss: Bytes(MSS),
             buffer: Bytes(8 << 20),
+            waits_for_space: false,
             tsq: None,
             pacing: false,
             sack: true,

@@ -32,6 +32,28 @@ fn small_queues_hold_a_flow_to_their_limit_and_never_burst_beyond() {
 }
 
 #[test]
+fn a_writer_that_waits_for_space_makes_portions_of_a_third_of_its_buffer() {
+    // Linux sk_stream_is_writeable. 300 KB at 10 Mbit/s: 100 KB each 83 ms, and the link stays busy.
+    let buffer = 300_000;
+    let run = |waits_for_space| {
+        let mut s = made::path(10.0, ms(40), 1_000, 10);
+        s.bin = ms(10);
+        s.flows[0].sender.buffer = Bytes(buffer);
+        s.flows[0].sender.waits_for_space = waits_for_space;
+        let results = made::run(&s);
+        made::series(&results).iter().skip(500).map(|r| r.sent).collect::<Vec<u64>>()
+    };
+    let (flowing, portions) = (run(false), run(true));
+    assert!(flowing.iter().all(|sent| (6 * MSS..=11 * MSS).contains(sent)), "{flowing:?}");
+    let largest = portions.iter().max().copied().expect("bins");
+    assert!((buffer / 3 - 2 * MSS..buffer / 2).contains(&largest), "{largest}");
+    let silent = portions.iter().filter(|sent| **sent == 0).count();
+    assert!(silent * 2 > portions.len(), "{silent} of {}", portions.len());
+    let (all, other): (u64, u64) = (portions.iter().sum(), flowing.iter().sum());
+    assert!(all.abs_diff(other) < buffer, "{all} {other}");
+}
+
+#[test]
 fn without_a_device_there_is_no_queue_of_the_host() {
     let mut s = made::path(10.0, ms(40), 200, 5);
     let without = format!("{:?}", made::run(&s));

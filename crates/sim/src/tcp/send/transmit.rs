@@ -30,7 +30,11 @@ impl Sender {
     /// Length of the next new segment (0: none) and whether it ends the stream.
     #[inline]
     pub(super) fn next_new(&self) -> (u64, bool) {
-        let limit = self.una.saturating_add(self.settings.buffer);
+        let limit = if self.settings.waits_for_space {
+            self.taken
+        } else {
+            self.una.saturating_add(self.settings.buffer)
+        };
         let available = self.end.min(limit).saturating_sub(self.nxt);
         let max = self.max_segment();
         if available >= max {
@@ -54,6 +58,7 @@ impl Sender {
             return;
         }
         self.pacing_wait = None;
+        self.wake_writer();
         let rate = self.pacing_rate();
         if let Some(rate) = rate
             && self.next_send + PACING_CREDIT < now
@@ -146,6 +151,15 @@ impl Sender {
             self.arm(now);
         }
         self.set_limit(now, limited_by);
+    }
+
+    /// Linux `sk_stream_is_writeable`: a writer that waits is woken when what is free is half of what is taken, a third of the
+    /// buffer. It then fills all of it.
+    fn wake_writer(&mut self) {
+        let full = self.una.saturating_add(self.settings.buffer);
+        if full.saturating_sub(self.taken) >= self.settings.buffer / 3 {
+            self.taken = full;
+        }
     }
 
     /// F-RTO defers retransmissions while it waits for the second ACK.
