@@ -146,6 +146,7 @@ impl Sender {
             self.arm(now);
         }
         self.set_limit(now, limited_by);
+        self.account_window_idle(now);
     }
 
     /// F-RTO defers retransmissions while it waits for the second ACK.
