@@ -109,6 +109,7 @@ pub fn flows(scenario: &Scenario, results: &Results, put: Put<'_>) {
     put(Column::u64("lost_packets", r().map(|f| f.lost_packets)));
     put(Column::u64("recoveries", r().map(|f| f.recoveries)));
     put(Column::u64("undone", r().map(|f| f.undone)));
+    put(Column::f64("window_idle_s", r().map(|f| f.window_idle.as_secs_f64())));
 }
 
 /// Columns from `id` to the bytes in flight.

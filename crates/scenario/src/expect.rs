@@ -88,6 +88,11 @@ pub const METRICS: &[Metric] = &[
     figure("flow_loss_rate", On::Flow, "share of the data packets that did not arrive"),
     figure("flow_zero_window_count", On::Flow, "times at which the window went to zero"),
     figure("flow_zero_window_s", On::Flow, "time without window"),
+    figure(
+        "flow_window_idle_s",
+        On::Flow,
+        "time that the receive window left the sender with at most one segment in flight; the simulator only",
+    ),
     figure("flow_window_full_s", On::Flow, "time with a full window"),
     figure("flow_share_zero_window", On::Flow, "share of the time limited by a window of zero"),
     figure("flow_share_timeout", On::Flow, "… by a peer or path that did not answer"),

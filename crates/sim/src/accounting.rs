@@ -220,6 +220,7 @@ fn flow_row(
         if side == 0 { (a, b) } else { (b, a) }
     };
     theirs.receiver.finish(end);
+    ours.sender.account_window_idle(end);
     let direction = &c.directions[side];
     let counters = ours.sender.counters;
     let first = direction.first_data.unwrap_or(end).max(measured_from);
@@ -249,6 +250,7 @@ fn flow_row(
         window_full: Duration(direction.window_full),
         zero_window_count: theirs.receiver.counters.zero_windows,
         zero_window: Duration(theirs.receiver.counters.zero_ns),
+        window_idle: Duration(counters.window_idle_ns),
         zero_window_probes: counters.window_probes,
         retransmissions: counters.retransmitted,
         retransmitted_bytes: counters.retransmitted_bytes,

@@ -82,6 +82,8 @@ pub struct FlowRow {
     pub zero_window_count: u64,
     /// Total time with a zero window.
     pub zero_window: Duration,
+    /// Time that the receive window left its sender with at most one segment in flight.
+    pub window_idle: Duration,
     /// Number of window probes sent.
     pub zero_window_probes: u64,
     /// Number of segments retransmitted.

@@ -170,6 +170,7 @@ TABLE: tuple[Metric, ...] = (
     Metric("flow_loss_rate", "flow", "share", Figures.loss_rate, "lost", column="loss_rate"),
     summed("flow_zero_window_count", "count", "zero_window_count", column="zero_windows"),
     summed("flow_zero_window_s", "s", "zero_window_s"),
+    summed("flow_window_idle_s", "s", "window_idle_s"),
     summed("flow_window_full_s", "s", "window_full_s"),
     summed("flow_peak_bps", "bit/s", "peak_bps", expected=False),
     summed("flow_bytes", "bytes", "bytes", expected=False),

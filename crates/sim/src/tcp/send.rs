@@ -118,6 +118,8 @@ pub struct Counters {
     pub recoveries: u64,
     /// Window decreases undone as spurious.
     pub undone: u64,
+    /// Time idle for want of receive window: with at most one segment in flight, ns.
+    pub window_idle_ns: u64,
     /// Window probes sent.
     pub window_probes: u64,
     /// Reactions of the congestion control to ECN.
@@ -204,6 +206,8 @@ pub struct Sender {
     limited_since: Instant,
     /// Time by limit, in slow start (0) and outside (1), since it was last taken.
     pub limited_time: [[u64; SEND_LIMITS]; 2],
+    /// Since when the receive window leaves it idle.
+    window_idle_since: Option<Instant>,
     pub counters: Counters,
     /// RTT samples since the end of the warm-up, ns.
     pub rtts: Delays,
@@ -286,6 +290,7 @@ impl Sender {
             unanswered: false,
             limited_since: Instant::ZERO,
             limited_time: [[0; SEND_LIMITS]; 2],
+            window_idle_since: None,
             counters: Counters::default(),
             rtts: Delays::default(),
             delayed_acks: DelayedAcks::default(),
@@ -362,6 +367,18 @@ impl Sender {
                 limited_by => limited_by,
             };
             self.limited_time[usize::from(!self.slow_start())][limited_by as usize] += span;
+        }
+    }
+
+    /// Begins or ends the time in which the receive window leaves the sender idle. The one segment
+    /// that a window opened by a segment allows does not end it: its ACK brings the rest.
+    pub fn account_window_idle(&mut self, now: Instant) {
+        let held = matches!(self.limited_by, SendLimit::ZeroWindow | SendLimit::ReceiveWindow);
+        if let Some(since) = self.window_idle_since.take() {
+            self.counters.window_idle_ns += now.since(since).0;
+        }
+        if held && self.in_flight() <= self.settings.mss {
+            self.window_idle_since = Some(now);
         }
     }
 

@@ -303,3 +303,34 @@ fn afc_sends_nothing_but_probes_to_a_full_buffer_whose_reader_stands() {
     // Two RTTs for the refused data, then the reader's 6 Mbit/s.
     assert!(made::mbit_between(&results, ms(23_000), ms(33_000)) > 5.0, "it goes on");
 }
+
+#[test]
+fn afc_goes_on_at_the_next_probe_where_the_acks_that_reopen_the_window_are_lost() {
+    let mut s = made::path(15.6, ms(530), 8_000, 60);
+    let flow = &mut s.flows[0];
+    flow.sender.congestion = made::transfer(0, 1, "newreno").sender.congestion;
+    flow.sender.timestamps = false;
+    flow.receiver.window =
+        made::algorithm!(algo::rwnd, "afc", "buffer" = Value::Bytes(Bytes(262_144)));
+    let rates = vec![Rate(6_000_000), Rate(0), Rate(6_000_000)];
+    flow.receiver.read = Read::Profile { rates, slot: ms(10_000), tick: ms(100) };
+    // Reading starts again at 20.8 s and empties the buffer in 0.35 s; nothing it says of that arrives.
+    made::lose(&mut s, made::BACK, ms(20_500), ms(1_500));
+    let seen = made::segments(&s, SENDER);
+    let from = seen[0].src_port;
+    let sent: Vec<(f64, u32)> = seen
+        .iter()
+        .filter(|p| p.src_port == from)
+        .map(|p| (at_ms(p, &seen[0]), p.payload))
+        .filter(|(at, _)| (13_000.0..40_000.0).contains(at))
+        .collect();
+    // RFC 9293 section 3.8.6.1: the interval between probes doubles, and no more than that.
+    let first_data = sent.iter().position(|(_, payload)| *payload > 0).expect("it goes on");
+    let probes = &sent[..first_data];
+    let steps: Vec<f64> = probes.windows(2).map(|w| w[1].0 - w[0].0).collect();
+    assert!(!steps.is_empty() && steps.windows(2).all(|w| w[1] < w[0] * 2.2), "{probes:?}");
+    let (last_probe, resumed) = (probes[first_data - 1].0, sent[first_data].0);
+    // One round trip of the probe that the reader's host answers, and its ACK's share of a tick.
+    assert!(last_probe > 21_400.0 && resumed - last_probe < 650.0, "{probes:?}, {resumed}");
+    assert!(made::mbit_between(&made::run(&s), ms(30_000), ms(36_000)) > 5.0, "at full rate");
+}

@@ -100,7 +100,8 @@ def with_facts(
     # What only the sender's own bookkeeping knows.
     for name in ("recoveries", "undone"):
         table = table.append_column(name, pa.array([None] * len(ids), pa.uint64()))
-    return table
+    idle = pa.array([None] * len(ids), pa.float64())
+    return table.append_column("window_idle_s", idle)
 
 
 def with_sockets(

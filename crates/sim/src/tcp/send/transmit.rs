@@ -151,6 +151,7 @@ impl Sender {
             self.arm(now);
         }
         self.set_limit(now, limited_by);
+        self.account_window_idle(now);
     }
 
     /// Linux `sk_stream_is_writeable`: a writer that waits is woken when what is free is half of what is taken, a third of the
