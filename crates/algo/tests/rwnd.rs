@@ -296,7 +296,7 @@ proptest! {
         let elapsed_us = rtt_us + late_us;
         let units = lambda * 16;
         let law = Law {
-            rate_form, alpha, lambda: units, lambda_min: units, adaptive: false, quick, increment, floor: 2_896, max: 1 << 30,
+            rate_form, alpha, lambda: units, lambda_min: units, adaptive: false, mss: 1_448, quick, increment, floor: 2_896, max: 1 << 30,
         };
         let old = Estimate { cwnd: old, rate: old_rate, mean: 0, lambda: 0 };
         let (new, window) = decide(&law, &old, &Round { elapsed_us, bytes, rtt_us, rtt_min_us, beside_us: 0 });

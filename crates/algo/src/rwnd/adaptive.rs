@@ -1,7 +1,7 @@
 //! λ and rate of a link that varies, beside [`super::drwa`].
 //!
-//! signal: bytes and mean RTT of rounds of one RTTmin · model: λ is large enough if the queue runs empty in
-//! one round of seventeen; the rate is the largest of the last seconds, since a window that follows each
+//! signal: bytes and mean RTT of rounds of one RTTmin · model: λ is large enough if the queue runs empty, or to
+//! two segments, in one round of seventeen; the rate is the largest of the last seconds, since a window that follows each
 //! slow moment is too small for the next fast one · action: λ rises by a quarter after a round without a
 //! queue, and falls by a sixty-fourth after any other. The rate rises at once. It falls by a 44th per
 //! round, or by a quarter while a large queue shows that the link has become slower.
@@ -48,6 +48,12 @@ const MEAN: u64 = 8;
 /// releases would be a rate.
 const SEGMENTS: u64 = 4;
 
+/// Nor are so many segments one (RFC 8289 section 4.4 has the rule for one MTU): a delayed ACK releases two, and the second
+/// waits for the first. Without it windows of a slow radio, whose rounds jitter by more than `EMPTY`, stayed at four
+/// segments when it became fast again. On ten LTE drives ACK-window rewriting kept 0.69 of the goodput without it, 0.80
+/// with one segment, 0.93 with two. Three keep 0.96, with more delay on recorded links.
+const FEW_SEGMENTS: u64 = 2;
+
 /// Whether a round has ended. Times in µs; `samples`: RTT samples in it.
 pub fn round_ends(
     elapsed: u64,
@@ -86,9 +92,10 @@ pub fn rate(old: u64, new: u64, queue_us: u64, rtt_min_us: u64) -> u64 {
     if new >= old { new } else { (old * (memory - 1) + new) / memory }
 }
 
-/// λ after a round whose queue was `queue_us` in the mean, before its bounds; not zero.
-pub fn lambda(old: u64, queue_us: u64, rtt_min_us: u64) -> u64 {
-    let empty = queue_us * EMPTY_DEN <= rtt_min_us * EMPTY_NUM;
+/// λ after a round whose queue was `queue_us` in the mean, and held `queued` bytes, before its bounds; not zero. `mss`:
+/// payload of a full segment.
+pub fn lambda(old: u64, queue_us: u64, rtt_min_us: u64, queued: u64, mss: u64) -> u64 {
+    let empty = queue_us * EMPTY_DEN <= rtt_min_us * EMPTY_NUM || queued <= FEW_SEGMENTS * mss;
     if empty { old + STEP_UP } else { old.saturating_sub(STEP_DOWN).max(1) }
 }
 
@@ -100,7 +107,8 @@ mod tests {
     fn after(rounds: usize, queues_us: &[u64]) -> u64 {
         let mut found = LAMBDA_ONE * 3 / 2;
         for queue in queues_us.iter().cycle().take(rounds) {
-            found = lambda(found, *queue, 60_000).clamp(LAMBDA_ONE * 5 / 4, LAMBDA_ONE * 7 / 4);
+            found = lambda(found, *queue, 60_000, u64::MAX, 0)
+                .clamp(LAMBDA_ONE * 5 / 4, LAMBDA_ONE * 7 / 4);
         }
         found
     }
@@ -114,6 +122,15 @@ mod tests {
         let mut seldom = [30_000; 40];
         seldom[0] = 5_000;
         assert!(after(400, &seldom) < LAMBDA_ONE * 3 / 2);
+    }
+
+    #[test]
+    fn a_queue_of_two_segments_is_none() {
+        assert_eq!(lambda(LAMBDA_ONE, 30_000, 60_000, 2 * 1_448, 1_448), LAMBDA_ONE + STEP_UP);
+        assert_eq!(
+            lambda(LAMBDA_ONE, 30_000, 60_000, 2 * 1_448 + 1, 1_448),
+            LAMBDA_ONE - STEP_DOWN
+        );
     }
 
     #[test]

@@ -144,6 +144,8 @@ pub struct Law {
     pub lambda_min: u64,
     /// λ and the rate adapt.
     pub adaptive: bool,
+    /// Payload of a full segment.
+    pub mss: u64,
     /// The average jumps to a larger value at once.
     pub quick: bool,
     /// Bytes that every decision adds.
@@ -201,7 +203,8 @@ pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
     };
     let mean = if law.adaptive { adaptive::mean(old.mean, new) } else { rate };
     if law.adaptive {
-        lambda = law.bounded(adaptive::lambda(lambda, queue, rtt_min));
+        let queued = new * queue / 1_000_000;
+        lambda = law.bounded(adaptive::lambda(lambda, queue, rtt_min, queued, law.mss));
     }
     let target = if law.rate_form {
         // λ last: 2³² · 2²⁵ · 2¹² would not fit 64 bits.
@@ -322,6 +325,7 @@ impl Drwa {
             lambda,
             lambda_min: lambda_min.unwrap_or(lambda),
             adaptive: lambda_min.is_some(),
+            mss: setup.mss.0,
             quick: config.quick,
             increment: config.increment.saturating_mul(setup.mss.0).min(MAX_BYTES),
             floor,
