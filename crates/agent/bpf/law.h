@@ -52,6 +52,7 @@ static __always_inline __u64 law_more(__u64 a, __u64 b)
 #define ADAPTIVE_EMPTY_NUM 3
 #define ADAPTIVE_EMPTY_DEN 16
 #define ADAPTIVE_FEW_SEGMENTS 2
+#define ADAPTIVE_SMALL_SEGMENTS 8
 #define ADAPTIVE_BESIDE 4
 #define ADAPTIVE_BESIDE_DEN 32
 #define ADAPTIVE_MEMORY 44
@@ -133,9 +134,11 @@ static __always_inline __u64 adaptive_rate(__u64 old, __u64 new, __u64 queue_us,
 	return (old * (ADAPTIVE_MEMORY - 1) + new) / ADAPTIVE_MEMORY;
 }
 
-static __always_inline __u64 adaptive_lambda(__u64 old, __u64 queue_us, __u64 rtt_min_us, __u64 queued, __u64 mss)
+static __always_inline __u64 adaptive_lambda(__u64 old, __u64 queue_us, __u64 rtt_min_us, __u64 rate, __u64 mss)
 {
-	if (queue_us * ADAPTIVE_EMPTY_DEN <= rtt_min_us * ADAPTIVE_EMPTY_NUM || queued <= ADAPTIVE_FEW_SEGMENTS * mss)
+	bool few = rate * queue_us / 1000000 <= ADAPTIVE_FEW_SEGMENTS * mss && rate * rtt_min_us / 1000000 < ADAPTIVE_SMALL_SEGMENTS * mss;
+
+	if (queue_us * ADAPTIVE_EMPTY_DEN <= rtt_min_us * ADAPTIVE_EMPTY_NUM || few)
 		return old + ADAPTIVE_STEP_UP;
 	return old > ADAPTIVE_STEP_DOWN ? old - ADAPTIVE_STEP_DOWN : 1;
 }
@@ -156,7 +159,7 @@ static __always_inline void drwa_decide(struct drwa *d, const struct drwa_law *l
 	d->rate = law->adaptive ? adaptive_rate(d->rate, new, queue, rtt_min) : drwa_average(law, d->rate, new);
 	d->mean = law->adaptive && d->mean ? (d->mean * (ADAPTIVE_MEAN - 1) + new) / ADAPTIVE_MEAN : law->adaptive ? new : d->rate;
 	if (law->adaptive) {
-		d->lambda = adaptive_lambda(d->lambda, queue, rtt_min, new * queue / 1000000, law->mss);
+		d->lambda = adaptive_lambda(d->lambda, queue, rtt_min, new, law->mss);
 		d->lambda = drwa_lambda(d, law);
 	}
 	lambda = d->lambda;

@@ -203,8 +203,7 @@ pub fn decide(law: &Law, old: &Estimate, round: &Round) -> (Estimate, u64) {
     };
     let mean = if law.adaptive { adaptive::mean(old.mean, new) } else { rate };
     if law.adaptive {
-        let queued = new * queue / 1_000_000;
-        lambda = law.bounded(adaptive::lambda(lambda, queue, rtt_min, queued, law.mss));
+        lambda = law.bounded(adaptive::lambda(lambda, queue, rtt_min, new, law.mss));
     }
     let target = if law.rate_form {
         // λ last: 2³² · 2²⁵ · 2¹² would not fit 64 bits.
