@@ -7,6 +7,7 @@ packets (of probes) in it, bins weighted by what they delivered. None: nothing w
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -164,6 +165,9 @@ def windowed(
     if metric in ("flow_goodput_wave", "flow_goodput_lag"):
         share, lag = wave(rows, float(statistic), begin)
         return share if metric == "flow_goodput_wave" else lag
+    if metric == "flow_wave_error_bps":
+        period, swing = map(float, statistic.split())
+        return wave_error(rows, period, swing, (begin, end))
     if metric == "flow_in_flight_cv":
         return variation(row["in_flight_bytes"] for row in rows)
     if metric == "flow_rtt_cv":
@@ -215,6 +219,20 @@ def wave(
     sine = 2 * math.fsum(value * math.sin(turn * t) for t, value in middles) / total
     cosine = 2 * math.fsum(value * math.cos(turn * t) for t, value in middles) / total
     return math.hypot(sine, cosine), math.degrees(math.atan2(-cosine, sine)) % 360
+
+
+def wave_error(
+    rows: Sequence[Row], period_s: float, swing: float, between_s: tuple[float, float]
+) -> float | None:
+    """Amplitude of the difference between a reader and the goodput, bit/s: the reader's rate is a sine from the begin of the
+    span on, of the goodput's mean and so many times that mean.
+    """
+    begin, end = between_s
+    share, lag = wave(rows, period_s, begin)
+    if share is None or lag is None:
+        return None
+    mean_bps = sum(row["delivered_bytes"] for row in rows) * 8 / (end - begin)
+    return float(mean_bps * abs(swing - cmath.rect(share, -math.radians(lag))))
 
 
 def analysed(path: Path, metric: str, statistic: str = "") -> float | None:
