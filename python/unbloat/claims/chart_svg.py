@@ -172,22 +172,30 @@ def bar(chart: Chart, scale: Scale, zero: float, y: float, n: int, name: str, po
             inner += line(low, y + 2, low, y + BAR - 2, "interval")
             inner += line(high, y + 2, high, y + BAR - 2, "interval")
     if point.said is not None:
-        inner += across(scale, point.said, middle)
+        inner += said_mark(scale, point.said, middle, "ink")
     return f"<g><title>{escape(point_text(chart, name, point))}</title>{inner}</g>"
 
 
-def across(scale: Scale, said: Said, y: float) -> str:
-    """The source's number as a diamond, its range as a line between two, a bound as one with an arrow."""
+def said_mark(scale: Scale, said: Said, beside: float, kind: str, *, vertical: bool = False) -> str:
+    """The source's number as a diamond, its range as a line between two, a bound as one with an arrow. `beside`: its place on
+    the other axis.
+    """
+
+    def place(along: float, aside: float = 0.0) -> tuple[float, float]:
+        return (beside + aside, along) if vertical else (along, beside + aside)
+
     ends = [scale(one) for one in (said.least, said.most) if one is not None]
     found = ""
     if len(set(ends)) == 2:
-        found += line(ends[0], y, ends[1], y, "said")
+        found += line(*place(ends[0]), *place(ends[1]), "said")
     if said.least is None or said.most is None:
-        way = 16 if said.most is None else -16
-        found += line(ends[0], y, ends[0] + way, y, "said")
-        found += line(ends[0] + way, y, ends[0] + way * 0.7, y - 4, "said")
-        found += line(ends[0] + way, y, ends[0] + way * 0.7, y + 4, "said")
-    return found + "".join(diamond(x, y, "ink") for x in dict.fromkeys(ends))
+        # Larger values are to the right, and above: there y is smaller.
+        way = 16 if (said.most is None) != vertical else -16
+        tip = place(ends[0] + way)
+        found += line(*place(ends[0]), *tip, "said")
+        for aside in (-4, 4):
+            found += line(*tip, *place(ends[0] + way * 0.7, aside), "said")
+    return found + "".join(diamond(*place(one), kind) for one in dict.fromkeys(ends))
 
 
 def lines(chart: Chart, series: Sequence[Drawn]) -> str:
@@ -296,24 +304,10 @@ def curve(chart: Chart, scale: Scale, across_x: dict[str, float], n: int, of: Dr
             low, high = scale(point.ours - point.half), scale(point.ours + point.half)
             inner += line(x, low, x, high, f"spread l{n % COLOURS}{' faint' if of.curve else ''}")
         if point.said is not None:
-            inner += upwards(scale, point.said, x, n)
+            inner += said_mark(scale, point.said, x, f"l{n % COLOURS}", vertical=True)
         if inner:
             found += f"<g><title>{escape(point_text(chart, of.name, point))}</title>{inner}</g>"
     return found
-
-
-def upwards(scale: Scale, said: Said, x: float, n: int) -> str:
-    """As `across`, along the other axis."""
-    ends = [scale(one) for one in (said.least, said.most) if one is not None]
-    found = ""
-    if len(set(ends)) == 2:
-        found += line(x, ends[0], x, ends[1], "said")
-    if said.least is None or said.most is None:
-        way = -16 if said.most is None else 16
-        found += line(x, ends[0], x, ends[0] + way, "said")
-        found += line(x, ends[0] + way, x - 4, ends[0] + way * 0.7, "said")
-        found += line(x, ends[0] + way, x + 4, ends[0] + way * 0.7, "said")
-    return found + "".join(diamond(x, y, f"l{n % COLOURS}") for y in dict.fromkeys(ends))
 
 
 def upright(scale: Scale, tick: float, top: float, bottom: float) -> str:

@@ -128,13 +128,14 @@ def outcomes(claim: Claim, found: Sequence[Repetition]) -> list[Outcome]:
     at = {value: judged_at(claim, found, value) for value in values}
     rows = mean_table(found)
     groups = [None if claim.each is None else dict(one.of.run)[claim.each] for one in claim.figures]
-    opened = {group: open_parameter(claim, at, groups, group) for group in groups}
+    opened = {group: open_parameter(claim, at, groups, group) for group in dict.fromkeys(groups)}
+    curves = {one.shown: curves_at(found, one.shown) for one in opened.values()}
     return [
         replace(
             at[one.shown][place],
             table=rows,
             opened=one if claim.open else None,
-            curves=curves_at(found, one.shown),
+            curves=curves[one.shown],
         )
         for place, group in enumerate(groups)
         for one in (opened[group],)

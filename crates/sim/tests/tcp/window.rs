@@ -2,7 +2,7 @@
 //! retracted.
 
 use algo::Value;
-use scenario::{App, Read, WindowUpdate};
+use scenario::{App, Read, Scenario, WindowUpdate};
 use units::{Bytes, Rate};
 
 use crate::made::{self, MSS, RECEIVER, SENDER, THERE, at_ms, ms};
@@ -281,9 +281,8 @@ fn afc_repairs_what_the_full_buffer_refused_and_follows_the_pausing_reader() {
     assert_eq!(made::data(&results).timeouts, 0);
 }
 
-#[test]
-fn afc_sends_nothing_but_probes_to_a_full_buffer_whose_reader_stands() {
-    // Pauses of 10 s, and 20 s of reading.
+/// AFC with a reader that stands for 10 s and reads for 20 s.
+fn afc_with_pauses() -> Scenario {
     let mut s = made::path(15.6, ms(530), 8_000, 60);
     let flow = &mut s.flows[0];
     flow.sender.congestion = made::transfer(0, 1, "newreno").sender.congestion;
@@ -292,6 +291,12 @@ fn afc_sends_nothing_but_probes_to_a_full_buffer_whose_reader_stands() {
         made::algorithm!(algo::rwnd, "afc", "buffer" = Value::Bytes(Bytes(262_144)));
     let rates = vec![Rate(6_000_000), Rate(0), Rate(6_000_000)];
     flow.receiver.read = Read::Profile { rates, slot: ms(10_000), tick: ms(100) };
+    s
+}
+
+#[test]
+fn afc_sends_nothing_but_probes_to_a_full_buffer_whose_reader_stands() {
+    let s = afc_with_pauses();
     let results = made::run(&s);
     // The profile begins with the connection, about 0.8 s late. The buffer is full by 11.2 s, and the
     // sender stops one RTT after it knows; reading starts again at 20.8 s.
@@ -306,14 +311,7 @@ fn afc_sends_nothing_but_probes_to_a_full_buffer_whose_reader_stands() {
 
 #[test]
 fn afc_goes_on_at_the_next_probe_where_the_acks_that_reopen_the_window_are_lost() {
-    let mut s = made::path(15.6, ms(530), 8_000, 60);
-    let flow = &mut s.flows[0];
-    flow.sender.congestion = made::transfer(0, 1, "newreno").sender.congestion;
-    flow.sender.timestamps = false;
-    flow.receiver.window =
-        made::algorithm!(algo::rwnd, "afc", "buffer" = Value::Bytes(Bytes(262_144)));
-    let rates = vec![Rate(6_000_000), Rate(0), Rate(6_000_000)];
-    flow.receiver.read = Read::Profile { rates, slot: ms(10_000), tick: ms(100) };
+    let mut s = afc_with_pauses();
     // Reading starts again at 20.8 s and empties the buffer in 0.35 s; nothing it says of that arrives.
     made::lose(&mut s, made::BACK, ms(20_500), ms(1_500));
     let seen = made::segments(&s, SENDER);
