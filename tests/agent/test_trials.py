@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import uplink
 from daemon import phone, reports, within
 from download import Agent, Download, scenario
+from measured import Figures, judged
 
 from unbloat.lab.instruments import Ping
 from unbloat.lab.testbed import end, quantile
@@ -37,8 +39,8 @@ def felt(ping: Ping, lifted_at: float, smooth: int = 1) -> tuple[float, float, f
     return before, max(during), sum(more > MORE_MS * 2 / 5 for more in during) / 10
 
 
-def trial_is_hardly_felt(agent: Any, ping: Callable[[], Ping], smooth: int = 1) -> None:
-    """Waits for the first trial of a transfer that runs: the verdict, and what a ping felt of it."""
+def felt_of_a_trial(agent: Any, ping: Callable[[], Ping], smooth: int = 1) -> Figures:
+    """Waits for the first trial of a transfer that runs, and its verdict; what a ping felt of it."""
     pinging = ping()
     within(40, lambda: "are lifted" in agent.log() or "is lifted" in agent.log())
     lifted_at = time.time()
@@ -46,33 +48,43 @@ def trial_is_hardly_felt(agent: Any, ping: Callable[[], Ping], smooth: int = 1) 
     # As long as any trial and its queue took before they were bounded.
     time.sleep(max(0.0, lifted_at + 14 - time.time()))
     before, more, seconds = felt(pinging.stop(), lifted_at - 0.2, smooth)
-    print(f"RTT {before:.0f} ms, at most {more:.0f} ms more, felt for {seconds:.1f} s")
-    assert more <= MORE_MS, (before, more, seconds)
-    assert seconds <= FELT_S + before / 1e3, "and the round trip in which the queue drains"
+    # The queue drains in one round trip.
+    return {"more_ms": more, "felt_s": seconds - before / 1e3}
 
 
-@pytest.mark.alone
-def test_a_trial_of_downloads_is_hardly_felt(tmp_path: Path) -> None:
-    with Download(tmp_path) as testbed, Agent(testbed, *RARE) as agent:
-        agent.serve()
-        testbed.iperf_server()
-        download = testbed.download(60)
-        trial_is_hardly_felt(agent, lambda: testbed.ping(0))
-        end(download)
+@pytest.mark.measured
+def test_a_trial_is_hardly_felt(folders: Iterator[Path]) -> None:
+    """One run of uploads had 2.4 s, sixteen others 1.1 to 1.7 s: one alone says too little."""
 
+    def download() -> Figures:
+        with Download(next(folders)) as testbed, Agent(testbed, *RARE) as agent:
+            agent.serve()
+            testbed.iperf_server()
+            transfer = testbed.download(60)
+            found = felt_of_a_trial(agent, lambda: testbed.ping(0))
+            end(transfer)
+        return found
 
-@pytest.mark.alone
-@pytest.mark.parametrize("cure", ["acks", "gate"])
-def test_a_trial_of_uploads_is_hardly_felt(tmp_path: Path, cure: str) -> None:
-    settings = (*RARE, f"uplink.mode={cure}")
-    with phone(tmp_path, uplink.scenario(), *settings) as (testbed, agent):
-        modem = reports(testbed, tmp_path) if cure == "gate" else nullcontext()
-        with modem:
+    def upload(cure: str) -> Figures:
+        folder = next(folders)
+        settings = (*RARE, f"uplink.mode={cure}")
+        with (
+            phone(folder, uplink.scenario(), *settings) as (testbed, agent),
+            reports(testbed, folder) if cure == "gate" else nullcontext(),
+        ):
             agent.serve()
             transfer = testbed.iperf("phone", 60, "-C", "cubic")
             # Under the gate single pings swing by 25 ms with and without a trial.
-            trial_is_hardly_felt(agent, testbed.ping, smooth=5 if cure == "gate" else 1)
+            found = felt_of_a_trial(agent, testbed.ping, smooth=5 if cure == "gate" else 1)
             transfer.process.kill()
+        return found
+
+    plays: dict[str, Callable[[], Figures]] = {
+        "download": download,
+        "upload, windows": partial(upload, "acks"),
+        "upload, gate": partial(upload, "gate"),
+    }
+    judged(plays, {"more_ms": ("<=", MORE_MS), "felt_s": ("<=", FELT_S)})
 
 
 def trial(status: dict[str, Any], cure: str) -> dict[str, Any]:

@@ -67,6 +67,8 @@ def test_a_receiver_with_drwa_has_an_agent_with_its_parameters_and_nothing_else(
     assert (receive["average"], receive["quick"], receive["floor"]) == (0.875, True, 3)
     assert (receive["start"], receive["only"]) == ("0 B", [])
     assert (receive["largest"], receive["rtt_min_age"]) == ("16777216 B", "30000000 us")
+    # An RTTmin that ages is that of one connection.
+    assert (receive["shared_minimum"], receive["fair"]) == (False, False)
     assert config["uplink"] == {"mode": "off"}
     assert config["forward"]["enabled"] is False
     assert config["trial"]["enabled"] is False

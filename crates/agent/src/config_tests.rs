@@ -126,6 +126,11 @@ fn what_cannot_go_together_is_refused() {
         complaint("[scope]\nuser = \"root\"\n[receive]\nenabled = false\n")
             .contains("only [receive]")
     );
+    let ages = "[receive]\nrtt_min_age = \"30 s\"\nshared_minimum = false\n";
+    assert!(complaint(ages).contains("only with shared_minimum = false and fair = false"));
+    assert!(complaint("[receive]\nrtt_min_age = \"30 s\"\nfair = false\n").contains("shared_min"));
+    let law = read(&format!("{ages}fair = false\n")).unwrap().cures.receive.unwrap().law;
+    assert_eq!(law.rtt_min_age, Some(units::Duration::from_secs(30)));
     assert_eq!(read("[scope]\nuser = \"root\"\n").unwrap().cures.receive.unwrap().user, Some(0));
     assert_eq!(read("[scope]\nuser = 1000\n").unwrap().cures.receive.unwrap().user, Some(1000));
 }

@@ -253,6 +253,16 @@ impl Trial {
         self.lifted() && !self.withdrawn()
     }
 
+    /// When a lifted cure has to be looked at, however rare looks are: whether it adds delay, and so ends, is
+    /// known only then.
+    pub fn next_look(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Lifting { since, .. } => Some(later(since, REACTION)),
+            Phase::Without { .. } => Some(later(self.lifted_at, MAX_DELAYED)),
+            _ => None,
+        }
+    }
+
     /// Whether the cure has been put back, and the last span decides.
     pub fn judging(&self) -> bool {
         matches!(self.phase, Phase::Restoring { .. } | Phase::After { .. })

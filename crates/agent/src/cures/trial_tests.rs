@@ -54,6 +54,25 @@ fn a_trial_that_adds_delay_is_lifted_for_less_than_two_seconds_another_for_a_who
 }
 
 #[test]
+fn however_rare_the_looks_are_a_trial_that_adds_delay_ends_in_time() {
+    let mut trial = Trial::new(Config::default(), Instant::ZERO);
+    trial.delay(true);
+    let (mut now, mut lifted, mut restored) = (Instant::ZERO, None, None);
+    while restored.is_none() && now < Instant(100_000_000_000) {
+        // As the daemon waits.
+        let usual = later(now, Duration::from_millis(4_000));
+        now = trial.next_look().filter(|look| *look > now).map_or(usual, |look| look.min(usual));
+        match trial.on_progress(now, now.0 / 4_000) {
+            Action::Lift => lifted = Some(now),
+            Action::Restore => restored = Some(now),
+            _ => {}
+        }
+    }
+    assert_eq!(restored.unwrap().since(lifted.unwrap()), MAX_DELAYED);
+    assert_eq!(trial.next_look(), None);
+}
+
+#[test]
 fn a_gain_that_comes_late_is_found_where_no_delay_is_added() {
     // A sender whose cwnd grows by a fiftieth in a quarter of a second.
     let mut trial = Trial::new(Config::default(), Instant::ZERO);

@@ -187,7 +187,10 @@ impl Trials {
     /// Until when nothing need be done.
     pub fn wait(&self) -> Option<Duration> {
         let trying = self.each.values().any(|one| one.trial.stage() == Stage::Trying);
-        trying.then(|| LOOK.max(self.pause()))
+        let looks = self.each.values().filter_map(|one| one.trial.next_look());
+        let next = looks.filter(|look| *look > self.looked).min();
+        let due = next.map_or(Duration::MAX, |at| Duration::from_nanos(at.since(self.looked).0));
+        trying.then(|| LOOK.max(self.pause()).min(due))
     }
 
     /// Of many flows a look takes its time, whether one is tried or only due.

@@ -110,7 +110,8 @@ config! {
         /// Payload that fits the buffer, and so the largest window: half (`scaling_ratio` 128 of 256) of Linux 6.18's
         /// 32 MiB.
         max: Bytes = Bytes(16_777_216), Bytes(65_536), Bytes(1 << 30);
-        /// Age of RTTmin at which the queue is emptied and RTTmin measured again. A deviation, off by default.
+        /// Age of RTTmin at which the queue is emptied and RTTmin measured again. A deviation, off by default; without
+        /// effect with `form = "agent"`, where the host's other connections know RTTmin.
         rtt_min_age: Option<Duration> = None, Some(Duration::from_millis(100)), Some(Duration::from_secs(86_400));
         /// Segments that every decision adds, so that windows at one bottleneck become equal. A deviation, off by default.
         increment: u64 = 0, 0, 1_000;

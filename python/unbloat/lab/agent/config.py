@@ -252,13 +252,16 @@ def law_keys(law: Law | None) -> dict[str, object]:
     """A law in the agent's words. Nothing is waited for: the scenario's law holds from the first round trip on."""
     if law is None:
         return {}
+    ages = law["rtt_min_age"] is not None
     return {
         "lambda": law["lambda"],
         "lambda_min": law["lambda"] if law["lambda_min"] is None else law["lambda_min"],
         "form": form(law),
         "average": law["alpha"] / SIXTEENTHS,
         "quick": law["quick"],
-        "fair": law["fair"],
+        # An RTTmin that ages is that of one connection.
+        "fair": law["fair"] and not ages,
+        **({"shared_minimum": False} if ages else {}),
         "floor": law["min_window"],
         "increment": law["increment"],
         "largest": f"{law['max']} B",

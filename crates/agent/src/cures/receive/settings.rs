@@ -47,7 +47,7 @@ pub(super) const SECTION: Group = group! {
     /// RTTmin is shared by all connections to an address, so that a latecomer knows the empty path.
     shared_minimum = "true", FLAG;
     /// RTTmin is measured again, with the queue emptied, when it has not been seen for so long;
-    /// "0 s": never.
+    /// "0 s": never. Only without `shared_minimum` and `fair`: other connections know RTTmin, too.
     rtt_min_age = "0 s", settings::Form::Plain(Unit::Duration, None);
     /// AFC's rate term: buffers that applications fixed with SO_RCVBUF are larger by what is read
     /// in a round trip, in real memory.
@@ -161,6 +161,11 @@ impl Settings {
             ..window_law()
         };
         read_law(&at, &mut law)?;
+        let shared_minimum = at.flag("shared_minimum")?;
+        if law.rtt_min_age.is_some() && (shared_minimum || law.fair) {
+            let text = "it has an effect only with shared_minimum = false and fair = false, since other connections know RTTmin, too";
+            return at.refuse("rtt_min_age", text);
+        }
         let places = match (prefixes(&at, "only")?, prefixes(&at, "except")?) {
             (only, except) if only.is_empty() && except.is_empty() => Places::All,
             (only, except) if except.is_empty() => Places::Only(only),
@@ -170,7 +175,7 @@ impl Settings {
         Ok(Some(Settings {
             law,
             start: at.bytes("start")?,
-            shared_minimum: at.flag("shared_minimum")?,
+            shared_minimum,
             places,
             cgroup,
             user,
