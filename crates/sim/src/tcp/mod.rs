@@ -187,9 +187,8 @@ impl Endpoint {
                 .then(|| Duration::from_millis(u64::from(ticks(now).wrapping_sub(f.ts_ecr)).max(1)))
         };
         self.receiver.learn_handshake(rtt);
-        // As in Linux, which sends the handshake's last ACK with the agent's program on the socket already. For a
-        // download the agent takes this ACK, too; here its law begins with the first data.
-        if self.labels.side == 0 && self.receiver.measured.is_some() {
+        // The SYN-ACK is an RTT sample, as in Linux, where the agent's program is on the socket before the SYN is sent.
+        if self.labels.side == 0 {
             self.receiver.on_ack(now, f, ticks(now));
         }
         self.sender.open(now, f.window, rtt);
