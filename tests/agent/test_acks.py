@@ -104,8 +104,9 @@ def test_after_an_outage_an_upload_has_no_larger_window_than_before(tmp_path: Pa
 
 @pytest.mark.measured
 def test_after_every_step_of_the_rate_delay_is_low_again(folders: Iterator[Path]) -> None:
-    """5 % of the pings are two seconds: the first queue, and the time after the rate falls to a quarter and to a half. Single
-    runs have 130 to 144 ms, too near to the bound to judge one alone."""
+    """The law permits two segments of queue where an RTTmin carries fewer than eight: at 0.5 Mbit/s 132 ms, of 60 ms, 24 of a
+    packet and 48 of two more. 5 % of the pings are two seconds: the first queue, and what follows each fall of the rate. Without
+    those two segments p95 is 12 ms smaller, and the simulator's windows stay small after the step: 0.4 of the goodput."""
 
     def play() -> Figures:
         with Uplink(next(folders), scenario(steps=STEPS)) as testbed:
@@ -113,7 +114,7 @@ def test_after_every_step_of_the_rate_delay_is_low_again(folders: Iterator[Path]
             goodput, ping = transfer(testbed, "notebook", seconds=40)
         return {"p95": ping.p(0.95), "share": goodput / ((2 + 0.5 + 4 + 2) / 4 * 1448 / 1500)}
 
-    judged({"steps": play}, {"p95": ("<=", 140), "share": (">=", 0.9)})
+    judged({"steps": play}, {"p95": ("<=", 150), "share": (">=", 0.95)})
 
 
 @pytest.mark.parametrize("down", [False, True])
