@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from requirements import require, requires
 
+from unbloat.lab.setup import processor
 from unbloat.lab.testbed import NO_IPV6, Testbed
 from unbloat.lab.traffic import Started, commands
 
@@ -61,7 +63,15 @@ class Traffic:
     """The processes of one run."""
 
     def __init__(self, testbed: Pair, plan: dict[str, Any], folder: Path) -> None:
-        self.testbed, self.started = testbed, commands(plan, folder)
+        groups = {
+            number: processor.make(
+                testbed.session.cgroup, f"reads-{number}", one["receiver"]["read"]["cpu"]
+            )
+            for number, one in enumerate(plan["flows"])
+            if processor.is_limited(one)
+        }
+        self.groups = tuple(groups.values())
+        self.testbed, self.started = testbed, commands(plan, folder, groups)
         self.processes: list[tuple[Started, subprocess.Popen[str]]] = []
         self.t0 = 0
 
@@ -69,7 +79,11 @@ class Traffic:
         try:
             for started in self.started:
                 program = self.testbed.start(
-                    NODES[started.node], *started.argv, stdin=subprocess.PIPE, stderr=None
+                    NODES[started.node],
+                    *started.argv,
+                    stdin=subprocess.PIPE,
+                    stderr=None,
+                    pass_fds=self.groups,
                 )
                 self.processes.append((started, program))
             for started, process in self.processes:
@@ -95,6 +109,8 @@ class Traffic:
             assert process.wait(timeout) == 0, f"{started.role} {started.name}"
 
     def __exit__(self, *_: object) -> None:
+        for entry in self.groups:
+            os.close(entry)
         for _, process in self.processes:
             if process.poll() is None:
                 process.kill()

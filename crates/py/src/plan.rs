@@ -155,6 +155,11 @@ fn flow(flow: &Flow) -> Json {
                 Read::Profile { rates, slot, tick } => {
                     json!({ "rates_bps": bps(rates), "slot_s": s(*slot), "tick_s": s(*tick) })
                 }
+                Read::Processor { work_per_kb, cpu, background } => json!({
+                    "work_per_kb_ns": work_per_kb.0,
+                    "cpu": cpu,
+                    "background": background,
+                }),
             },
             "window_update": match receiver.window_update {
                 WindowUpdate::Linux => "linux",

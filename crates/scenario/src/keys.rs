@@ -311,7 +311,9 @@ pub(crate) const RECEIVER: &[Key] = &[
     key("window", WINDOW, "autotune", "the law of its receive window"),
     key(
         "read",
-        Form::Other("\"at-once\", or { profile, unit, slot, tick }"),
+        Form::Other(
+            "\"at-once\", { profile, unit, slot, tick }, or { work_per_kb, cpu, background }",
+        ),
         "at-once",
         "how the application drains the buffer",
     ),
@@ -390,6 +392,30 @@ pub(crate) const TICK: &[Key] = &[key(
     "100 ms",
     "how often the application reads; the slot at most",
 )];
+
+/// A reader that its processor limits.
+pub(crate) const PROCESSOR: &[Key] = &[
+    key(
+        "work_per_kb",
+        // Up to a hundred bytes per millisecond: slower is no reader of a network.
+        duration("1 ns", "10 ms"),
+        "",
+        "processor time for each 1,000 bytes that the application reads; required",
+    ),
+    key(
+        "cpu",
+        // cgroup v2 has no quota below 1 ms, of a period of 100 ms.
+        number("0.01", "1"),
+        "1",
+        "share of one processor that its group of processes has: a quota in each period of 100 ms, as `cpu.max` of cgroup v2",
+    ),
+    key(
+        "background",
+        count("0", "100"),
+        "0",
+        "busy processes of the same group, which share its quota equally with the reader",
+    ),
+];
 
 pub(crate) const FILE: &[Key] = &[
     key("bytes", bytes("1 B", "1000 GB"), "", "its size; required"),
@@ -576,6 +602,7 @@ pub(crate) const SECTIONS: &[(&str, &str, &[Key])] = &[
         PROFILE,
     ),
     ("read", "A profile, and:", TICK),
+    ("read, limited by a processor", "In place of a profile:", PROCESSOR),
     ("[[probe]]", "", PROBE),
     ("[[change]]", "", CHANGE),
     ("[lab]", "How `unbloat lab` runs the scenario on the kernel's own TCP.", LAB),

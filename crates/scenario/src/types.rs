@@ -300,6 +300,16 @@ pub enum Read {
         /// How often the application reads.
         tick: Duration,
     },
+    /// As fast as its processor allows: a group of processes has a share of one processor, and the
+    /// reader shares that with busy ones.
+    Processor {
+        /// Processor time for each 1,000 bytes.
+        work_per_kb: Duration,
+        /// Share of one processor that the group has.
+        cpu: f64,
+        /// Busy processes of the group, beside the reader.
+        background: u64,
+    },
 }
 
 /// How a receiver counts the window that slow reading leaves, and when it advertises more.

@@ -117,6 +117,13 @@ fn any_scenario(d: &Choices) -> Scenario {
                 tick: ms(1 + d.numbers[10] % 50),
             };
         }
+        if d.flags[7] && d.numbers[4].is_multiple_of(3) {
+            flow.receiver.read = Read::Processor {
+                work_per_kb: Duration::from_micros(1 + d.numbers[10] % 400),
+                cpu: 0.05 + (d.numbers[10] % 20) as f64 / 20.0 * 0.95,
+                background: d.numbers[10] % 5,
+            };
+        }
         flow.app = match d.numbers[11] % 6 {
             0 => App::File { bytes: Bytes(1 + d.numbers[9]), every: Some(ms(700)) },
             1 => App::Rates { rates: vec![Rate((rate / 3.0) as u64), Rate(0)], slot: ms(200) },

@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from unbloat.errors import LabError
@@ -36,6 +37,7 @@ class Child:
         logs: Path,
         namespace: str | None = None,
         cgroup: Path | None = None,
+        descriptors: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.endless = False
@@ -59,6 +61,7 @@ class Child:
                 env=session.environment,
                 start_new_session=True,
                 bufsize=0,
+                pass_fds=descriptors,
             )
         session.process(self.process.pid)
         assert self.process.stdout is not None, "it is a pipe"

@@ -25,6 +25,7 @@ from unbloat.lab.cleanup import janitor
 from unbloat.lab.cleanup.session import Session
 from unbloat.lab.emulator import Emulator
 from unbloat.lab.process import Child
+from unbloat.lab.setup import processor
 from unbloat.lab.setup.namespaces import connect, create
 from unbloat.lab.setup.tcp_settings import Plan
 from unbloat.lab.setup.unsupported import plan_warnings
@@ -138,13 +139,26 @@ def run_order(session: Session, order: Order) -> None:
 
 def start_programs(state: RunState) -> None:
     """Starts the programs that make traffic, and waits until all are ready."""
-    for one in commands(state.order.plan, state.order.raw):
-        name = f"{one.role}-{one.name}"
-        logs = state.order.raw / "logs"
-        cgroup = state.cgroups.get(one.node)
-        state.programs.append(
-            Child(state.session, name, one.argv, logs, state.namespaces[one.node], cgroup)
+    plan = state.order.plan
+    groups = {
+        number: processor.make(
+            state.session.cgroup, f"reads-{flow['name']}", flow["receiver"]["read"]["cpu"]
         )
+        for number, flow in enumerate(plan["flows"])
+        if processor.is_limited(flow)
+    }
+    try:
+        for one in commands(plan, state.order.raw, groups):
+            name = f"{one.role}-{one.name}"
+            logs = state.order.raw / "logs"
+            space, cgroup = state.namespaces[one.node], state.cgroups.get(one.node)
+            entries = tuple(groups.values()) if one.role == "streams" else ()
+            state.programs.append(
+                Child(state.session, name, one.argv, logs, space, cgroup, entries)
+            )
+    finally:
+        for entry in groups.values():
+            os.close(entry)
     for program in state.programs:
         said = program.line(READY_S, '"ready"')
         if said != "ready":

@@ -168,12 +168,15 @@ fn read(section: &Section<'_>) -> Result<Read> {
     match tree.text() {
         Some("at-once") => Ok(Read::AtOnce),
         Some(_) => {
-            let expected = "\"at-once\", or { profile = […], unit, slot, tick }".to_owned();
+            let expected = "\"at-once\", { profile = […], unit, slot, tick }, or { work_per_kb, cpu, background }".to_owned();
             section.wrong("read", Problem::WrongKind { expected, found: tree.shown() })
         }
         None => {
-            let inner =
-                Section::open(tree, section.full("read"), &[keys::PROFILE, keys::TICK], &[])?;
+            let all: &[_] = &[keys::PROFILE, keys::TICK, keys::PROCESSOR];
+            let inner = Section::open(tree, section.full("read"), all, &[])?;
+            if let Some(key) = keys::PROCESSOR.iter().find(|key| inner.has(key.name)) {
+                return processor(&inner, key.name);
+            }
             let (rates, slot) = profile::read(&inner)?;
             let tick = inner.duration("tick")?;
             if inner.has("tick") && tick > slot {
@@ -183,6 +186,21 @@ fn read(section: &Section<'_>) -> Result<Read> {
             Ok(Read::Profile { rates, slot, tick: tick.min(slot) })
         }
     }
+}
+
+/// A reader that its processor limits; `given` is one of its keys.
+fn processor(inner: &Section<'_>, given: &str) -> Result<Read> {
+    for key in keys::PROFILE.iter().chain(keys::TICK) {
+        if inner.has(key.name) {
+            return inner.wrong(key.name, Problem::Excluded(inner.full(given)));
+        }
+    }
+    let Some(work_per_kb) = inner.duration_if_given("work_per_kb")? else {
+        let what = "the processor time for each 1,000 bytes";
+        return inner.wrong("work_per_kb", Problem::Missing(what));
+    };
+    let (cpu, background) = (inner.number("cpu")?, inner.count("background")?);
+    Ok(Read::Processor { work_per_kb, cpu, background })
 }
 
 /// The algorithm that a change gives to a flow, read from the tree in which it stands.

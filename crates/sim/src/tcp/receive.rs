@@ -15,6 +15,7 @@ use algo::rwnd::{Arrival, Cause, Rwnd, Sample, WindowControl};
 use scenario::{Read, WindowUpdate};
 use units::{Bytes, Duration, Instant};
 
+use super::processor::{CHUNK, Processor};
 use crate::frame::{Frame, SACK_BLOCKS, flags};
 use crate::ranges::Ranges;
 
@@ -82,6 +83,8 @@ pub struct Receiver {
     ack_at: Option<Instant>,
     now_due: bool,
     read_at: Option<Instant>,
+    /// Of a reader that it limits, once the connection is open.
+    processor: Option<Processor>,
     slot_started: Instant,
     /// Fractions of a byte that the reading rate has earned, × 8·10⁹.
     credit: u64,
@@ -121,6 +124,7 @@ impl Receiver {
             ack_at: None,
             now_due: false,
             read_at: None,
+            processor: None,
             slot_started: Instant::ZERO,
             credit: 0,
             ts_recent: 0,
@@ -144,8 +148,13 @@ impl Receiver {
     /// The connection is open: the application begins to read.
     pub fn open(&mut self, now: Instant) {
         self.slot_started = now;
-        if let Read::Profile { tick, .. } = &self.settings.read {
-            self.read_at = Some(now + *tick);
+        match &self.settings.read {
+            Read::AtOnce => {}
+            Read::Profile { tick, .. } => self.read_at = Some(now + *tick),
+            Read::Processor { work_per_kb, cpu, background } => {
+                self.processor = Some(Processor::new(*work_per_kb, *cpu, *background, now));
+                self.wake(now);
+            }
         }
     }
 
@@ -226,6 +235,7 @@ impl Receiver {
             self.copied = self.nxt;
             self.sample(now, Cause::Copied, None);
         }
+        self.wake(now);
         if self.quick > 0 {
             self.quick -= 1;
             self.now_due = true;
@@ -424,7 +434,27 @@ impl Receiver {
         self.copied - before
     }
 
+    /// A reader that sleeps is woken where there is something to read.
+    fn wake(&mut self, now: Instant) {
+        if self.read_at.is_none()
+            && self.nxt > self.copied
+            && let Some(processor) = &mut self.processor
+        {
+            self.read_at = Some(processor.wakes(now));
+        }
+    }
+
     fn read(&mut self, now: Instant) {
+        if let Some(processor) = &mut self.processor {
+            let read = CHUNK.min(self.nxt - self.copied);
+            // Without data the application sleeps in its call.
+            self.read_at = (read > 0).then(|| processor.works(read));
+            self.copied += read;
+            if read > 0 {
+                self.sample(now, Cause::Copied, None);
+            }
+            return;
+        }
         let Read::Profile { rates, slot, tick } = &self.settings.read else { return };
         self.read_at = Some(now + *tick);
         // The rate of the slot in which the tick that now ends began.

@@ -3,7 +3,7 @@
 
 use algo::Value;
 use scenario::{App, Read, Scenario, WindowUpdate};
-use units::{Bytes, Rate};
+use units::{Bytes, Duration, Rate};
 
 use crate::made::{self, MSS, RECEIVER, SENDER, THERE, at_ms, ms};
 use sim::record::Limit;
@@ -331,4 +331,35 @@ fn afc_goes_on_at_the_next_probe_where_the_acks_that_reopen_the_window_are_lost(
     // One round trip of the probe that the reader's host answers, and its ACK's share of a tick.
     assert!(last_probe > 21_400.0 && resumed - last_probe < 650.0, "{probes:?}, {resumed}");
     assert!(made::mbit_between(&made::run(&s), ms(30_000), ms(36_000)) > 5.0, "at full rate");
+}
+
+#[test]
+fn a_reader_that_its_processor_limits_gets_its_share_and_loses_nothing() {
+    // (work in us per KB, share, busy processes, what it can read in Mbit/s)
+    for (work_us, cpu, background, can) in
+        [(200, 0.2, 0, 8.0), (200, 0.2, 3, 2.0), (20, 0.2, 3, 20.0), (20, 1.0, 0, 400.0)]
+    {
+        let mut s = made::path(6.0, ms(20), 60, 30);
+        s.flows[0].receiver.window = made::fixed(256 << 10);
+        s.flows[0].receiver.read =
+            Read::Processor { work_per_kb: Duration::from_micros(work_us), cpu, background };
+        let results = made::run(&s);
+        let got = made::mbit_between(&results, ms(10_000), ms(30_000));
+        let expected = f64::min(can, 6.0 * 1_448.0 / 1_500.0);
+        assert!((got / expected - 1.0).abs() < 0.05, "{got} Mbit/s, not {expected}");
+        let shares = made::data(&results).shares.expect("time passed");
+        let limited = shares[Limit::ReceiveWindow as usize] + shares[Limit::ZeroWindow as usize];
+        assert_eq!(limited > 0.5, can < 6.0, "{can} Mbit/s: {shares:?}");
+    }
+}
+
+#[test]
+fn a_file_is_read_to_its_end_by_a_reader_that_its_processor_limits() {
+    let mut s = made::path(20.0, ms(20), 60, 30);
+    s.flows[0].app = App::File { bytes: Bytes(3_000_001), every: None };
+    s.flows[0].receiver.window = made::fixed(64 << 10);
+    s.flows[0].receiver.read =
+        Read::Processor { work_per_kb: Duration::from_millis(1), cpu: 0.3, background: 1 };
+    let results = made::run(&s);
+    assert_eq!(made::data(&results).bytes, 3_000_001);
 }

@@ -100,9 +100,9 @@ class Session:
         path.mkdir(mode=0o700)
         return path
 
-    def cgroup(self, node: str) -> Path:
-        """A new cgroup for a node's programs."""
-        path = cgroup_root() / f"ub-{self.id}-{node}"
+    def cgroup(self, name: str, root: Path | None = None) -> Path:
+        """A new cgroup, for a node's programs where cgroup v2 is mounted, or below another root."""
+        path = (root or cgroup_root()) / f"ub-{self.id}-{name}"
         self.state["cgroups"].append(str(path))
         janitor.write(self.state)
         path.mkdir()

@@ -12,7 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from unbloat.lab.agent.config import gated, unsupported_cures, unsupported_law
+from unbloat.lab.agent.config import (
+    cures,
+    gated,
+    nodes_with_cgroup,
+    unsupported_cures,
+    unsupported_law,
+)
+from unbloat.lab.setup.processor import unsupported_processor
 from unbloat.lab.setup.tcp_settings import (
     MSS_BYTES,
     Flow,
@@ -53,6 +60,7 @@ def unsupported_in_plan(plan: Plan) -> list[str]:
             for what in change["what"]
             for reason in unsupported_change(what, plan)
         ]
+    found += unsupported_processor(plan, nodes_with_cgroup(cures(plan)))
     return [*dict.fromkeys([*found, *unsupported_cures(plan), *disagreements(plan)])]
 
 

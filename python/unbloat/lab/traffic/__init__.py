@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,14 +74,17 @@ def needed_programs(plan: Json) -> list[str]:
     return needed
 
 
-def commands(plan: Json, folder: Path) -> list[Started]:
-    """Writes the specifications below `folder` and lists the processes, servers first."""
+def commands(plan: Json, folder: Path, groups: Mapping[int, int] | None = None) -> list[Started]:
+    """Writes the specifications below `folder` and lists the processes, servers first.
+
+    `groups`: of each flow whose reader its processor limits, a descriptor by which processes enter its group.
+    """
     # Browsers and nginx work in directories of their own, so paths must not depend on where one stands.
     folder = folder.resolve()
     for name in ("specs", "flows", "probes", "work"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     common = {key: plan[key] for key in ("duration_s", "warmup_s", "bin_ms")}
-    work = _Work(plan, folder, common)
+    work = _Work(plan, folder, common, groups or {})
     for index, flow in enumerate(plan["flows"]):
         kind = flow["app"]["kind"]
         if kind == "bulk" and plan["lab"]["bulk"] == "iperf3":
@@ -108,8 +112,8 @@ def _is_plain_ping(probe: Json) -> bool:
 class _Work:
     """Collects what each process has to do."""
 
-    def __init__(self, plan: Json, folder: Path, common: Json) -> None:
-        self._plan, self._folder, self._common = plan, folder, common
+    def __init__(self, plan: Json, folder: Path, common: Json, groups: Mapping[int, int]) -> None:
+        self._plan, self._folder, self._common, self._groups = plan, folder, common, groups
         self._specs: dict[tuple[str, str], Json] = {}
 
     def _address(self, node: int) -> str:
@@ -150,6 +154,7 @@ class _Work:
                     "port": FLOW_PORT + index,
                     "out": self._out(flow, side),
                     "changes": self._changes(index),
+                    "procs": self._groups.get(index) if side == "receiver" else None,
                 }
             )
 

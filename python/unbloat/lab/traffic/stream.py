@@ -10,6 +10,7 @@ from typing import Any
 from unbloat.lab.traffic import sockets, tcp_info
 from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import READ, WRITE, Loop, now_ns
+from unbloat.lab.traffic.processor import COUNT, Group
 from unbloat.lab.traffic.window import Window
 
 ENDLESS = 1 << 62
@@ -60,7 +61,13 @@ class Stream:
     """One end. `on_bytes(stream, n)` is called with what was read, `on_end(stream)` once when it is over."""
 
     def __init__(
-        self, loop: Loop, log: EventLog, flow: dict[str, Any], side: str, sock: socket.socket
+        self,
+        loop: Loop,
+        log: EventLog,
+        flow: dict[str, Any],
+        side: str,
+        sock: socket.socket,
+        group: Group | None = None,
     ) -> None:
         self.loop, self.log, self.flow, self.side, self.sock = loop, log, flow, side, sock
         self.local = self.remote = ""
@@ -82,6 +89,9 @@ class Stream:
         self.got = 0
         self.done = False
         self._reading: Reading | None = None
+        # A process that reads in place of this one, where its processor limits it, and its pipe.
+        self._group = group
+        self._reader: tuple[int, int] | None = None
         self._writing = False
         self._read_over = False
         self._shut = False
@@ -132,7 +142,10 @@ class Stream:
             data="local" if self.side == "sender" else "remote",
         )
         profile = self.flow["receiver"]["read"] if self.side == "receiver" else None
-        if profile:
+        if self._group is not None:
+            self._reader = self._group.reader(self.sock)
+            self.loop.watch(self._reader[1], READ, self._on_counts)
+        elif profile:
             self._reading = Reading(profile, self.opened_ns)
             self._arm_reading(1)
         self._watch()
@@ -150,6 +163,7 @@ class Stream:
         if self.open:
             self.sample()
         self.over = True
+        self._end_reader()
         self.loop.forget(self.sock.fileno())
         self.sock.close()
         self.on_end(self)
@@ -201,16 +215,17 @@ class Stream:
 
     def _watch(self) -> None:
         self._writing = self.pending > 0
-        reads = self._reading is None and not self._read_over
+        reads = self._reads_itself and not self._read_over
         events = (READ if reads else 0) | (WRITE if self._writing else 0)
         self.loop.watch(self.sock.fileno(), events, self._on_ready)
 
     def _on_ready(self, events: int) -> None:
         if events & ~WRITE:
-            if self._reading is None:
+            if self._reads_itself:
                 self._drain()
             else:
-                # Reset or closed: the next tick finds out, and until then epoll would say so again and again.
+                # Reset or closed: the next tick or the process that reads finds out, and until then epoll would say so
+                # again and again.
                 self.loop.forget(self.sock.fileno())
                 return
         if events & WRITE and not self.over:
@@ -274,6 +289,39 @@ class Stream:
                 self._arm_reading(tick + 1)
 
         self.loop.at(self.opened_ns + tick * reading.tick_ns, read)
+
+    @property
+    def _reads_itself(self) -> bool:
+        return self._reading is None and self._group is None
+
+    def _on_counts(self, _events: int) -> None:
+        """What the process that reads has taken since."""
+        assert self._reader is not None
+        data = os.read(self._reader[1], COUNT.size * 512)
+        if not data:
+            self._end_reader()
+            if self.closing:
+                self.drop()
+            else:
+                self._fail(OSError("the process that reads has ended"))
+        for (count,) in COUNT.iter_unpack(data):
+            if count == 0:
+                self._end_reader()
+                self._on_peer_closed()
+            else:
+                if self.window is not None:
+                    self.window.on_read(self.sock)
+                self.on_bytes(self, count)
+            if self.over:
+                return
+
+    def _end_reader(self) -> None:
+        if self._reader is not None and self._group is not None:
+            pid, counts = self._reader
+            self._reader = None
+            self.loop.forget(counts)
+            os.close(counts)
+            self._group.end(pid)
 
     def _on_peer_closed(self) -> None:
         self._read_over = True

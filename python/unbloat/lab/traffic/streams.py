@@ -2,7 +2,8 @@
 
 SPEC: `{"role":"streams", "address": OWN, "duration_s", "warmup_s", "bin_ms", "ends": [{"flow": FLOW OF THE PLAN, "side":
 "sender" (of the data) or "receiver", "opens": bool, "peer": ADDRESS, "port": PORT OF THE SIDE THAT DOES NOT OPEN, "out":
-FILE, "changes": [{"at_s", "what": "congestion" or "window", "to": ALG}]}]}`
+FILE, "changes": [{"at_s", "what": "congestion" or "window", "to": ALG}], "procs": DESCRIPTOR BY WHICH PROCESSES ENTER THE GROUP
+OF A READER THAT ITS PROCESSOR LIMITS, or null}]}`
 
 Differences from the simulator:
 - An uploaded file's start is written into its first eight bytes, because another process than the one that started it sees
@@ -22,6 +23,7 @@ from typing import Any
 from unbloat.lab.traffic import sockets
 from unbloat.lab.traffic.log import EventLog
 from unbloat.lab.traffic.loop import READ, Loop, now_ns
+from unbloat.lab.traffic.processor import Group
 from unbloat.lab.traffic.stream import ENDLESS, Stream
 from unbloat.lab.traffic.window import Window
 
@@ -43,6 +45,8 @@ class End:
         self.stopped = False
         self._warmup_s = warmup_s
         self._started_ns = 0
+        procs = spec.get("procs")
+        self._group = None if procs is None else Group(self.flow["receiver"]["read"], procs)
         self._listening: socket.socket | None = None
         if not spec["opens"]:
             self._listening = self._socket()
@@ -66,6 +70,8 @@ class End:
 
     def start(self) -> None:
         """Time zero is known: accepts from now on, opens at the flow's start, stops at its stop."""
+        if self._group is not None:
+            self._group.begin()
         if self._listening is not None:
             self.loop.watch(self._listening.fileno(), READ, self._accept)
         if self.spec["opens"]:
@@ -82,7 +88,7 @@ class End:
         sock = self._socket()
         if self.stopped:
             return
-        stream = Stream(self.loop, self.log, self.flow, self.side, sock)
+        stream = Stream(self.loop, self.log, self.flow, self.side, sock, self._group)
         self._add(stream)
         stream.connect((self.spec["peer"], self.spec["port"]), self.own)
         self._insist(sock)
@@ -103,7 +109,7 @@ class End:
             sock.close()
             return
         self._insist(sock)
-        stream = Stream(self.loop, self.log, self.flow, self.side, sock)
+        stream = Stream(self.loop, self.log, self.flow, self.side, sock, self._group)
         self._add(stream)
         stream.begin()
 
@@ -142,6 +148,8 @@ class End:
     def finish(self) -> None:
         """The scenario is over."""
         self.sample()
+        if self._group is not None:
+            self._group.finish()
         self.log.close()
 
     # ------------------------------------------------------------------------------------------------- application
