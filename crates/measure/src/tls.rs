@@ -194,6 +194,14 @@ pub fn client(pin: Option<Pin>) -> Result<Arc<ClientConfig>, Error> {
     Ok(Arc::new(config))
 }
 
+/// The client's end of a load by QUIC, which trusts the same key and resumes nothing.
+pub fn load_client(pin: Option<Pin>) -> Result<ClientConfig, Error> {
+    let mut config = trusting(pin.map_or(Trust::Authorities, Trust::Pin))?;
+    config.alpn_protocols = vec![crate::quic::ALPN.to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
 /// The client's end of HTTP/2, which resumes nothing.
 pub fn http_client(trust: Trust) -> Result<ClientConfig, Error> {
     let mut config = trusting(trust)?;
