@@ -37,14 +37,12 @@ use crate::wire::message::{QuicInfo, StreamInfo};
 pub use client::{Dialer, Wanted, Watch};
 pub use server::{Door, Listener};
 
-/// The protocol inside QUIC's handshake (RFC 7301).
-pub const ALPN: &[u8] = b"unbloat-load/1";
 /// Congestion controls of quinn, the first one if none is named. Its BBR is version 1, which quinn calls experimental.
 pub const CONTROLS: [&str; 3] = ["cubic", "newreno", "bbr"];
 /// Bytes that a receiver lets come, and a sender keeps until they are acknowledged: 1 Gbit/s over 130 ms in one connection, and 16
 /// of them. As sent bytes are slices of one block, they take no memory; received ones are thrown away at once.
 const WINDOW: u32 = 16 << 20;
-/// Neither end hears the other for so long: longer than a session lasts without a sign of life.
+/// Nothing is received for so long: longer than a session lasts without a sign of life.
 const IDLE_MS: u32 = 10_000;
 /// Of a receiving socket; the kernel gives `net.core.rmem_max` at most. What it drops looks like loss of the path.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -80,7 +78,7 @@ impl Control {
         }
     }
 
-    fn transport(&self) -> Arc<TransportConfig> {
+    fn transport(&self) -> TransportConfig {
         let factory: Arc<dyn ControllerFactory + Send + Sync> = match self.name {
             "newreno" => Arc::new(NewRenoConfig::default()),
             "bbr" => Arc::new(BbrConfig::default()),
@@ -96,7 +94,7 @@ impl Control {
             .max_concurrent_bidi_streams(VarInt::from_u32(1))
             .max_concurrent_uni_streams(VarInt::from_u32(0))
             .datagram_receive_buffer_size(None);
-        Arc::new(config)
+        config
     }
 }
 
@@ -221,4 +219,16 @@ fn roomy(socket: &UdpSocket) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_congestion_control_that_quic_lacks_is_a_reason() {
+        assert_eq!(Control::of(None), Control { name: "cubic", why: None });
+        assert_eq!(Control::of(Some("reno")), Control { name: "newreno", why: None });
+        assert_eq!(Control::of(Some("bbr")), Control { name: "bbr", why: None });
+        let other = Control::of(Some("dctcp"));
+        assert_eq!(other.name, "cubic");
+        assert_eq!(other.why.as_deref(), Some("dctcp: QUIC has cubic, newreno, bbr here"));
+    }
+}

@@ -54,7 +54,7 @@ impl Control {
         }
     }
 
-    /// The answer to a wish for QUIC, behind whatever reports came before.
+    /// The answer to a request of QUIC, behind whatever reports came before.
     fn quic(&mut self, cc: Option<&str>) -> Option<String> {
         self.channel.send(&frame(&ToServer::Quic { cc: cc.map(str::to_owned) })).unwrap();
         loop {

@@ -43,7 +43,7 @@ pub struct FromServer {
     pub infos: Mutex<Vec<Info>>,
     /// All streams have ended.
     pub stopped: AtomicBool,
-    /// What it answered to the latest wish for QUIC: nothing, or why not.
+    /// What it answered to the latest request of QUIC: nothing, or why not.
     pub quic: Mutex<Option<Option<String>>>,
 }
 

@@ -69,7 +69,7 @@ impl Dialer {
     pub fn dial(&self, wanted: Wanted, watch: impl Watch) {
         let control = Control::of(wanted.cc.as_deref());
         let mut config = ClientConfig::new(Arc::clone(&self.tls) as Arc<_>);
-        config.transport_config(control.transport());
+        config.transport_config(Arc::new(control.transport()));
         let (server, name) = (self.server, self.name.clone());
         // Of the same interface: a link-local address is worth nothing without it.
         let mut local = self.local;

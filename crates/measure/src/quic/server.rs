@@ -16,10 +16,11 @@ use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, VarInt};
 use tokio::time::timeout;
 
-use super::{ALPN, Control, Flow, Reactor, roomy, steer};
+use super::{Control, Flow, Reactor, WINDOW, roomy, steer};
 use crate::channel::locked;
 use crate::load::Count;
 use crate::socket::plain;
+use crate::wire::QUIC_ALPN;
 use crate::wire::data::{self, Direction, Opening};
 use crate::wire::probe::MAGIC;
 
@@ -27,7 +28,9 @@ use crate::wire::probe::MAGIC;
 const INTRODUCTION: Duration = Duration::from_secs(3);
 /// Connections that have proved nothing, at a time: as many as a client opens at once, twice.
 const MAX_STRANGERS: usize = 32;
-/// What a connection is told that is not of the session.
+/// Bytes of a connection that has proved nothing: more than it may have to say, and little for all of them together.
+const STRANGER_WINDOW: u32 = 16 << 10;
+/// The error by which a connection is closed that is not of the session.
 const NO_SESSION: VarInt = VarInt::from_u32(1);
 
 /// What a session decides of connections.
@@ -66,9 +69,11 @@ impl Shared {
     }
 
     fn config(tls: &Arc<QuicServerConfig>, control: &Control) -> Arc<ServerConfig> {
+        let mut transport = control.transport();
+        transport.receive_window(VarInt::from_u32(STRANGER_WINDOW));
         let mut config = ServerConfig::with_crypto(Arc::clone(tls) as Arc<_>);
         // A connection stays at the address of the session's client.
-        config.transport_config(control.transport()).migration(false);
+        config.transport_config(Arc::new(transport)).migration(false);
         Arc::new(config)
     }
 }
@@ -83,7 +88,7 @@ impl Listener {
         refused: Arc<AtomicU64>,
     ) -> io::Result<Listener> {
         let mut tls = tls.clone();
-        tls.alpn_protocols = vec![ALPN.to_vec()];
+        tls.alpn_protocols = vec![QUIC_ALPN.to_vec()];
         let tls = Arc::new(QuicServerConfig::try_from(tls).map_err(io::Error::other)?);
         let socket = steer::beside(probes, MAGIC)?;
         roomy(&socket)?;
@@ -168,6 +173,7 @@ impl Shared {
             self.refused.fetch_add(1, Relaxed);
             return;
         };
+        connection.set_receive_window(WINDOW.into());
         let Opening { id, direction, .. } = opening;
         let flow = Flow::new(connection, control);
         if door.enter(id, &flow) {

@@ -8,13 +8,13 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 
 use nix::libc::{sock_filter, sock_fprog};
 use nix::sys::socket::sockopt::{AttachReusePortCbpf, ReusePort};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket,
 };
-use std::os::fd::AsRawFd;
 
 /// Of classic BPF (linux/filter.h): load a word of the payload at a fixed place.
 const LOAD_WORD: u16 = 0x20;
