@@ -99,7 +99,8 @@ def test_phases_of_several_congestion_controls_stand_side_by_side(
     kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = line(7200, up=(["D"], 298.4))
-    other = line(7200, up=(["A"], 20.0))["phases"][0] | {"congestion_control": "bbr"}
+    quic = {"congestion_control": "bbr", "transport": "quic"}
+    other = line(7200, up=(["A"], 20.0))["phases"][0] | quic
     one["phases"][0]["congestion_control"] = "cubic"
     one["phases"].append(other)
     kept.write_text(json.dumps(one) + "\n")
@@ -107,7 +108,7 @@ def test_phases_of_several_congestion_controls_stand_side_by_side(
     (row,) = (text.split() for text in out.splitlines() if text.startswith("1970"))
     assert row[4:] == ["D", "298", "A", "20"]
     assert "upload, cubic" in out
-    assert "upload, bbr" in out
+    assert "upload, quic, bbr" in out
 
 
 @pytest.mark.parametrize("words", [["history"], ["history", "a", "--quick"], ["my-server", "a"]])

@@ -18,6 +18,7 @@ import unbloat
 from unbloat.errors import UnbloatError
 from unbloat.measured.run import run_of
 from unbloat.run.figures import Figures
+from unbloat.run.tables import Row
 
 UNBLOAT = [sys.executable, "-m", "unbloat"]
 # Writes the result where the last word says, and prints something.
@@ -53,6 +54,40 @@ def test_streams_are_connections_with_the_delay_and_grade_of_their_phase(run: un
         assert run.flow(2 * id_ + 1)["grade"] is None
     assert run.connection(0)["a_addr"] == "10.0.0.2", "the sender of the download"
     assert run.connection(1)["a_port"] == 40_001
+
+
+def by_quic(result: Row) -> Row:
+    """The same measurement, as if QUIC had carried all loads: what its sender does not know is null, and both ends count."""
+    known = {"t_s", "congestion_control", "rtt_ms", "rtt_min_ms", "cwnd_segments", "mss_bytes"}
+    for one in [*result["phases"], *result["samples"]["streams"], *result["samples"]["steps"]]:
+        one["transport"] = None if one.get("name") == "idle" else "quic"
+    for stream in result["samples"]["streams"]:
+        ends = ("at_client", "at_server")
+        sender, receiver = ends if stream["direction"] == "up" else reversed(ends)
+        rows = stream[sender]
+        # The receiver looks a little later.
+        stream[receiver] = [
+            {"t_s": row["t_s"] + 0.02, "received_bytes": row["acked_bytes"]} for row in rows
+        ]
+        stream[sender] = [
+            {name: value if name in known else None for name, value in row.items()} for row in rows
+        ]
+    return result
+
+
+def test_a_connection_of_quic_has_what_the_receiver_counted_and_no_figure_of_tcp() -> None:
+    run = run_of(by_quic(made.result()))
+    assert {row["proto"] for row in run.connections.to_pylist()} == {"udp"}
+    for id_, name in enumerate(("down", "up")):
+        flow = run.flow(2 * id_)
+        assert (flow["transfer"], flow["grade"]) == (
+            f"{name}, quic",
+            {"down": "B", "up": "D"}[name],
+        )
+        assert flow["goodput_bps"] == pytest.approx(made.RATE_BPS, rel=0.03)
+        assert flow["retransmissions"] is flow["in_flight_bytes_max"] is None
+        assert flow["limit"] == "unknown"
+    assert set(Figures(run).probes) == {"idle", "down, quic", "up, quic", "settling"}
 
 
 def test_probes_belong_to_the_phase_that_was_measured(run: unbloat.Run) -> None:

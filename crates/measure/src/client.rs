@@ -23,7 +23,7 @@ pub use run::measure;
 pub(crate) use run::parts;
 pub use silence::{Silences, silences};
 
-use crate::seen::Phase;
+use crate::seen::{Phase, Transport};
 use crate::tls::Pin;
 
 /// Until an address answers.
@@ -50,6 +50,8 @@ pub struct Options {
     pub phases: Vec<Phase>,
     /// Streams of a loaded phase; `None`: as many as fill the path.
     pub streams: Option<usize>,
+    /// What carries the streams, each phase with one after the other; none: TCP.
+    pub transports: Vec<Transport>,
     /// Congestion controls at both ends, each phase with one after the other; none: each system's own.
     pub cc: Vec<String>,
     /// Bytes of all loads together.

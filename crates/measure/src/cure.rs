@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::hops::Hop;
 use crate::outcome::PhaseOutcome;
+use crate::seen::Transport;
 
 /// A smart queue has to be the bottleneck, a little below the link's rate; the share that CAKE's documentation
 /// recommends for a start.
@@ -38,7 +39,7 @@ pub struct Cure {
 pub fn cures(phases: &[PhaseOutcome], hops: &[Hop]) -> Vec<Cure> {
     let mut found: Vec<Cure> = Vec::new();
     for cure in phases.iter().flat_map(|phase| of_phase(phase, hops)) {
-        // Two phases of one direction differ in congestion control alone; the first one's goodput counts.
+        // Two phases of one direction differ in transport and congestion control alone; the first one's goodput counts.
         let known =
             found.iter().any(|other| (other.direction, other.name) == (cure.direction, cure.name));
         // BBR was measured in this run, and is bloated itself.
@@ -81,6 +82,8 @@ fn of_phase(phase: &PhaseOutcome, hops: &[Hop]) -> Vec<Cure> {
     if !bloated(phase) {
         return Vec::new();
     };
+    // The agent and the kernel's congestion controls act on TCP: of a load by QUIC, they shorten nothing.
+    let tcp = phase.transport == Transport::Tcp;
     let mut found = vec![if down {
         Cure {
             direction,
@@ -98,7 +101,10 @@ fn of_phase(phase: &PhaseOutcome, hops: &[Hop]) -> Vec<Cure> {
             effect: "uploads of this host stop filling the queue",
         }
     }];
-    if phase.streams.iter().any(|stream| stream.direction == direction) && !is_bbr(phase) {
+    if !tcp {
+        found.clear();
+    }
+    if tcp && phase.streams.iter().any(|stream| stream.direction == direction) && !is_bbr(phase) {
         found.push(Cure {
             direction,
             name: BBR,
@@ -173,6 +179,7 @@ mod tests {
         let info = StreamInfo { cc: cc.to_owned(), ..StreamInfo::default() };
         PhaseOutcome {
             phase,
+            transport: Transport::Tcp,
             congestion_control: None,
             grade: Grade { of: phase, grades: Vec::new(), why: None },
             usability: String::new(),

@@ -3,6 +3,7 @@
 //! A client loads the path to a server, down, up and both at once, and sends small probes of its own meanwhile. What is
 //! decided here reads no clock and no socket: `delay`, `losses`, `saturation`, `figures`, `hops`.
 
+pub mod carrier;
 pub mod channel;
 pub mod client;
 pub mod clock;
@@ -18,6 +19,7 @@ pub mod losses;
 pub mod metered;
 pub mod nq;
 pub mod outcome;
+pub mod quic;
 pub mod rpm;
 pub mod samples;
 pub mod saturation;

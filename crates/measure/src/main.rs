@@ -23,7 +23,7 @@ use measure::nq::{CONFIGURATION, Nq};
 use measure::rpm;
 use measure::saturation::MAX_STREAMS;
 use measure::screen;
-use measure::seen::Phase;
+use measure::seen::{Phase, Transport};
 use measure::server::{Server, Settings, unprivileged};
 use measure::surroundings::Surroundings;
 use measure::tls::{Identity, Pin, Trust};
@@ -84,6 +84,9 @@ struct MeasureArgs {
     /// So many streams, instead of as many as fill the path.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_STREAMS as i64))]
     streams: Option<u8>,
+    /// What carries the streams, tcp or quic; with both, as tcp,quic, each phase is measured with each.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "tcp")]
+    transport: Vec<Transport>,
     /// Congestion control of the streams, at both ends; of several each phase is measured with each, as cubic,bbr.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     cc: Vec<String>,
@@ -411,11 +414,13 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         (None, None) => std::env::var("UNBLOAT_MEASURE_TOKEN").unwrap_or_default(),
     };
     let phases = phases(&args.phases, &Phase::ALL);
-    let parts = phases.len() * args.cc.len().max(1);
+    let parts = phases.len() * args.transport.len() * args.cc.len().max(1);
     if parts > MAX_PARTS {
         return Err(End(
             2,
-            format!("{parts} loaded phases, at most {MAX_PARTS}: fewer --phases or --cc"),
+            format!(
+                "{parts} loaded phases, at most {MAX_PARTS}: fewer --phases, --transport or --cc"
+            ),
         ));
     }
     let options = Options {
@@ -424,14 +429,18 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         pin: args.pin,
         phases,
         streams: args.streams.map(usize::from),
+        transports: args.transport,
         cc: args.cc,
         max_bytes: args.max_data.0,
         quick: args.quick,
     };
     if args.protocol == Protocol::Iperf3
-        && (args.quick || args.idle_gaps.is_some() || args.samples.is_some())
+        && (args.quick
+            || args.idle_gaps.is_some()
+            || args.samples.is_some()
+            || options.transports.contains(&Transport::Quic))
     {
-        let text = "a server of iperf3 allows no --quick, --idle-gaps, --samples (--out, --report)";
+        let text = "a server of iperf3 allows no --quick, --idle-gaps, --samples (--out, --report), --transport quic";
         return Err(End(2, text.to_owned()));
     }
     if let Some(Gaps(gaps_s)) = args.idle_gaps {

@@ -13,7 +13,7 @@ use crate::figures::{Figures, Quantile, Verdict};
 use crate::hops::{Hop, Place, hops, place};
 use crate::losses::{Fate, fates};
 use crate::samples::Samples;
-use crate::seen::{Kind, Load, Phase, Recorded, Seen, Stream};
+use crate::seen::{Kind, Load, Phase, Recorded, Seen, Stream, Transport};
 use crate::treatment::{Treatment, treatment};
 use crate::wire::data::Direction;
 
@@ -47,6 +47,8 @@ pub struct Outcome {
 pub struct PhaseOutcome {
     /// `down`, `up`, `both`.
     pub phase: &'static str,
+    /// What carried the load.
+    pub transport: Transport,
     /// The congestion control that was asked for.
     pub congestion_control: Option<String>,
     /// The grade.
@@ -302,30 +304,31 @@ impl Evaluated<'_> {
         let up = figures(&|fate| fate == Fate::LostUp, |queue| queue.up_ms);
         let down = figures(&|fate| fate == Fate::LostDown, |queue| queue.down_ms);
         let rtt = figures(&|_| true, |queue| queue.rtt_ms);
-        let (of, graded) = match load.phase {
+        let (of, graded) = match load.part.phase {
             Phase::Down => ("down", &down),
             Phase::Up => ("up", &up),
             Phase::Both => ("rtt", &rtt),
         };
         let verdict = match graded {
-            _ if self.path_changed && load.phase != Phase::Both => {
+            _ if self.path_changed && load.part.phase != Phase::Both => {
                 Verdict::None("the path changed during the test".to_owned())
             }
             None => Verdict::None("no probe was sent".to_owned()),
             Some(figures) => figures.verdict(),
         };
         let unix = |t: i64| (self.seen.unix.1 + (t - self.seen.unix.0)) as f64 / 1e9;
-        let loads = |direction| load.phase.directions().contains(&direction);
+        let loads = |direction| load.part.phase.directions().contains(&direction);
         let total = self.clocks.rtt_ms() + rtt.as_ref()?.p95.ms;
         // In `both` the link of either queue would be later.
-        let place = (load.phase != Phase::Both).then(|| {
+        let place = (load.part.phase != Phase::Both).then(|| {
             let added_ms = rtt.as_ref().map_or(0.0, |figures| figures.p50.ms);
-            let up = load.phase == Phase::Up;
+            let up = load.part.phase == Phase::Up;
             place(&self.seen.hops, self.hops, (from, until), added_ms, up, rng)
         });
         Some(PhaseOutcome {
-            phase: load.phase.name(),
-            congestion_control: load.cc.clone(),
+            phase: load.part.phase.name(),
+            transport: load.part.transport,
+            congestion_control: load.part.cc.clone(),
             grade: Grade::new(of, &verdict),
             usability: usability(total).words(),
             steady: load.steady,
@@ -362,11 +365,15 @@ impl Evaluated<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seen::{Opened, Record, Step};
+    use crate::seen::{Opened, Part, Record, Step};
     use crate::treatment::Handshake;
     use crate::wire::message::{Info, StreamInfo};
 
     const S: i64 = 1_000_000_000;
+
+    fn part() -> Part {
+        Part { phase: Phase::Up, transport: Transport::Tcp, cc: None }
+    }
 
     /// Idle for 3 s, an upload of 10 Mbit/s for 10 s whose queue is 250 ms long, measured for 6 s, idle for 2 s. Every
     /// fortieth probe is lost on the way up. The server's clock is ahead and fast.
@@ -388,13 +395,7 @@ mod tests {
                 Record { t1, late: false, answer: (!lost).then_some((times, had)) }
             })
             .collect();
-        let load = Load {
-            phase: Phase::Up,
-            cc: None,
-            measured: Some(57 * S),
-            steady: true,
-            streams: vec![],
-        };
+        let load = Load { part: part(), measured: Some(57 * S), steady: true, streams: vec![] };
         let step = |kind, from, until| Step { kind, from: from * S, until: until * S };
         Seen {
             records,
@@ -431,8 +432,7 @@ mod tests {
             )],
             opened: vec![Opened {
                 id: 4,
-                phase: Phase::Up,
-                cc: None,
+                part: part(),
                 direction: Direction::Up,
                 client: "10.0.0.1:4000".parse().unwrap(),
                 server: "10.0.0.2:26110".parse().unwrap(),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::delay::Clocks;
 use crate::losses::Fate;
-use crate::seen::{Kind, Opened, Seen};
+use crate::seen::{Kind, Load, Opened, Seen, Transport};
 use crate::wire::message::StreamInfo;
 
 /// All samples of a test.
@@ -34,6 +34,8 @@ pub struct Samples {
 pub struct StepSample {
     /// `idle`, `down`, `up` or `both`.
     pub name: &'static str,
+    /// What carried a load.
+    pub transport: Option<Transport>,
     /// The congestion control that was asked for.
     pub congestion_control: Option<String>,
     /// When it began.
@@ -73,6 +75,8 @@ pub struct CountSample {
 pub struct StreamSamples {
     /// `down`, `up` or `both`.
     pub phase: &'static str,
+    /// What carried it.
+    pub transport: Transport,
     /// The congestion control that was asked for.
     pub congestion_control_asked: Option<String>,
     /// `up` or `down`.
@@ -87,7 +91,7 @@ pub struct StreamSamples {
     pub at_server: Vec<SocketSample>,
 }
 
-/// What a kernel says of a socket (`TCP_INFO`).
+/// What a kernel says of a socket (`TCP_INFO`), or quinn of a connection, which knows less.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SocketSample {
     /// When.
@@ -95,7 +99,7 @@ pub struct SocketSample {
     /// This end's congestion control.
     pub congestion_control: String,
     /// Bytes that the other end has acknowledged.
-    pub acked_bytes: u64,
+    pub acked_bytes: Option<u64>,
     /// Smoothed RTT.
     pub rtt_ms: f64,
     /// Smallest RTT.
@@ -103,21 +107,30 @@ pub struct SocketSample {
     /// Congestion window.
     pub cwnd_segments: u32,
     /// Segments in flight.
-    pub in_flight_segments: u32,
+    pub in_flight_segments: Option<u32>,
     /// Payload of a segment; `None` where the other program does not know it.
     pub mss_bytes: Option<u32>,
     /// Bytes that wait to be sent.
-    pub notsent_bytes: u32,
+    pub notsent_bytes: Option<u32>,
     /// Segments that were sent again.
-    pub retransmissions: u32,
+    pub retransmissions: Option<u32>,
     /// Latest delivery rate.
-    pub delivery_bps: u64,
+    pub delivery_bps: Option<u64>,
     /// Time with data to send.
-    pub busy_s: f64,
+    pub busy_s: Option<f64>,
     /// Of it, limited by the receiver's window.
-    pub rwnd_limited_s: f64,
+    pub rwnd_limited_s: Option<f64>,
     /// Of it, limited by the send buffer.
-    pub sndbuf_limited_s: f64,
+    pub sndbuf_limited_s: Option<f64>,
+    /// Packets that this end of QUIC holds for lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_packets: Option<u64>,
+    /// How often this end of QUIC met congestion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_events: Option<u64>,
+    /// Bytes that this end of QUIC has received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received_bytes: Option<u64>,
 }
 
 /// To a thousandth: of a millisecond, more than a clock is worth.
@@ -128,22 +141,27 @@ fn thousandths(value: f64) -> f64 {
 impl SocketSample {
     fn new(t_s: f64, info: &StreamInfo) -> SocketSample {
         let ms = |us: u32| f64::from(us) / 1e3;
-        let seconds = |us: u64| us as f64 / 1e6;
+        let of_tcp = info.quic.is_none();
+        let seconds = |us: u64| of_tcp.then_some(us as f64 / 1e6);
+        let count = |count: u32| of_tcp.then_some(count);
         SocketSample {
             t_s,
             congestion_control: info.cc.clone(),
-            acked_bytes: info.acked,
+            acked_bytes: of_tcp.then_some(info.acked),
             rtt_ms: ms(info.rtt_us),
             rtt_min_ms: ms(info.min_rtt_us),
             cwnd_segments: info.cwnd,
-            in_flight_segments: info.unacked,
+            in_flight_segments: count(info.unacked),
             mss_bytes: (info.mss > 0).then_some(info.mss),
-            notsent_bytes: info.notsent,
-            retransmissions: info.retrans,
-            delivery_bps: info.delivery_bps,
+            notsent_bytes: count(info.notsent),
+            retransmissions: count(info.retrans),
+            delivery_bps: of_tcp.then_some(info.delivery_bps),
             busy_s: seconds(info.busy_us),
             rwnd_limited_s: seconds(info.rwnd_us),
             sndbuf_limited_s: seconds(info.sndbuf_us),
+            lost_packets: info.quic.map(|quic| quic.lost_packets),
+            congestion_events: info.quic.map(|quic| quic.congestion_events),
+            received_bytes: info.quic.map(|quic| quic.received),
         }
     }
 }
@@ -156,12 +174,15 @@ impl Samples {
         let since = |t: i64| ((t - zero) as f64 / 1e3).round() / 1e6;
         let of_server = |t: i64| since(clocks.on_client(t));
         let steps = seen.steps.iter().map(|step| {
-            let (name, congestion_control, measured) = match &step.kind {
-                Kind::Idle(_) => ("idle", None, None),
-                Kind::Load(load) => (load.phase.name(), load.cc.clone(), load.measured),
+            let (name, transport, congestion_control, measured) = match &step.kind {
+                Kind::Idle(_) => ("idle", None, None, None),
+                Kind::Load(Load { part, measured, .. }) => {
+                    (part.phase.name(), Some(part.transport), part.cc.clone(), *measured)
+                }
             };
             StepSample {
                 name,
+                transport,
                 congestion_control,
                 from_s: since(step.from),
                 measured_s: measured.map(since),
@@ -192,8 +213,9 @@ impl Samples {
                 Some(SocketSample::new(t_s, info))
             };
             StreamSamples {
-                phase: opened.phase.name(),
-                congestion_control_asked: opened.cc.clone(),
+                phase: opened.part.phase.name(),
+                transport: opened.part.transport,
+                congestion_control_asked: opened.part.cc.clone(),
                 direction: opened.direction.name(),
                 client: opened.client,
                 server: opened.server,

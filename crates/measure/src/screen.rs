@@ -7,7 +7,7 @@ use crate::cure::Cure;
 use crate::figures::Quantile;
 use crate::hops::{Hop, Place};
 use crate::outcome::{Delay, Outcome, PhaseOutcome};
-use crate::seen::Recorded;
+use crate::seen::{Recorded, Transport};
 
 /// Shares of the busy time below this did not limit a transfer.
 const LIMITED: f64 = 0.1;
@@ -63,13 +63,11 @@ pub(crate) fn title(phase: &str) -> &'static str {
     }
 }
 
-/// With the congestion control that was asked for.
+/// With the transport, if it is not TCP, and the congestion control that was asked for.
 fn name(phase: &PhaseOutcome) -> String {
-    let title = title(phase.phase);
-    phase
-        .congestion_control
-        .as_ref()
-        .map_or_else(|| title.to_owned(), |cc| format!("{title}, {cc}"))
+    let quic = (phase.transport == Transport::Quic).then_some("quic");
+    let words = [Some(title(phase.phase)), quic, phase.congestion_control.as_deref()];
+    words.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn graded(phase: &PhaseOutcome) -> Option<&Delay> {

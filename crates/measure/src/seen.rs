@@ -1,6 +1,7 @@
 //! What a test saw: probes, counted bytes, steps with their times, streams.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use serde::Serialize;
 
@@ -44,6 +45,45 @@ impl Phase {
     }
 }
 
+/// What carries a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// TCP of the kernel.
+    #[default]
+    Tcp,
+    /// QUIC by quinn.
+    Quic,
+}
+
+/// A word that is no transport.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither tcp nor quic")]
+pub struct NoTransport(String);
+
+impl FromStr for Transport {
+    type Err = NoTransport;
+
+    fn from_str(text: &str) -> Result<Transport, NoTransport> {
+        match text {
+            "tcp" => Ok(Transport::Tcp),
+            "quic" => Ok(Transport::Quic),
+            _ => Err(NoTransport(text.to_owned())),
+        }
+    }
+}
+
+/// A loaded phase, and what its streams shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which way its data go.
+    pub phase: Phase,
+    /// What carries them.
+    pub transport: Transport,
+    /// The congestion control that is asked for.
+    pub cc: Option<String>,
+}
+
 /// A probe that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -79,9 +119,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Which.
-    pub phase: Phase,
-    /// The congestion control that was asked for.
-    pub cc: Option<String>,
+    pub part: Part,
     /// From when on it counts; `None`: it never came so far.
     pub measured: Option<i64>,
     /// Goodput was steady then.
@@ -105,8 +143,14 @@ pub struct Stream {
     pub rtt_ms: Option<f64>,
     /// Congestion window at the end, segments.
     pub cwnd: Option<u32>,
-    /// Segments that were sent again.
+    /// Segments that were sent again; of QUIC that is not counted.
     pub retransmissions: Option<u32>,
+    /// Packets that its sender holds for lost; of QUIC alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_packets: Option<u64>,
+    /// How often its congestion control met congestion; of QUIC alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_events: Option<u64>,
     /// Share of the busy time that the receiver's window limited.
     pub share_rwnd: Option<f64>,
     /// Share of the busy time that the send buffer limited.
@@ -114,7 +158,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// From what the kernel says.
+    /// From what the kernel says, or quinn.
     pub fn new(direction: Direction, info: StreamInfo, why: Option<String>) -> Stream {
         let share = |part: u64| (info.busy_us > 0).then(|| part as f64 / info.busy_us as f64);
         Stream {
@@ -123,7 +167,9 @@ impl Stream {
             rtt_min_ms: Some(f64::from(info.min_rtt_us) / 1e3),
             rtt_ms: Some(f64::from(info.rtt_us) / 1e3),
             cwnd: Some(info.cwnd),
-            retransmissions: Some(info.retrans),
+            retransmissions: info.quic.is_none().then_some(info.retrans),
+            lost_packets: info.quic.map(|quic| quic.lost_packets),
+            congestion_events: info.quic.map(|quic| quic.congestion_events),
             share_rwnd: share(info.rwnd_us),
             share_sndbuf: share(info.sndbuf_us),
             congestion_control: info.cc,
@@ -137,9 +183,7 @@ pub struct Opened {
     /// Its number.
     pub id: u32,
     /// The load that it belongs to.
-    pub phase: Phase,
-    /// The congestion control that was asked for.
-    pub cc: Option<String>,
+    pub part: Part,
     /// Which way its data go.
     pub direction: Direction,
     /// The client's end.

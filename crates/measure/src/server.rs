@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hyper::body::Bytes;
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::channel::{Channel, ChannelError, locked};
@@ -63,7 +64,7 @@ struct Shared {
     settings: Settings,
     session: Mutex<Option<Arc<Session>>>,
     strangers: Mutex<Vec<IpAddr>>,
-    block: Arc<[u8]>,
+    block: Bytes,
 }
 
 impl Server {
@@ -74,7 +75,7 @@ impl Server {
             settings,
             session: Mutex::new(None),
             strangers: Mutex::default(),
-            block: load::random_block(seed),
+            block: Bytes::from_owner(load::random_block(seed)),
         };
         Ok(Server { listener: TcpListener::bind(address)?, shared: Arc::new(shared) })
     }
@@ -193,7 +194,8 @@ impl Shared {
             if place.is_some() {
                 return Ok(channel.send(&frame(&ToClient::Busy { retry_s: RETRY_S }))?);
             }
-            match Session::new(Arc::clone(&channel), peer, key, &self.settings) {
+            match Session::new(Arc::clone(&channel), peer, key, &self.settings, self.block.clone())
+            {
                 Ok(session) => {
                     let session = Arc::new(session);
                     *place = Some(Arc::clone(&session));
@@ -208,10 +210,14 @@ impl Shared {
         drop(placed);
         let (up, down) = session.bytes();
         eprintln!(
-            "{peer}: measured for {:.0} s, {} MB up, {} MB down",
+            "{peer}: measured for {:.0} s, {} MB up, {} MB down{}",
             begun.elapsed().as_secs_f64(),
             up / 1_000_000,
-            down / 1_000_000
+            down / 1_000_000,
+            match session.refused() {
+                0 => String::new(),
+                refused => format!(", {refused} connections by QUIC refused"),
+            }
         );
         Ok(())
     }

@@ -168,6 +168,7 @@ pub fn info(socket: &TcpStream) -> StreamInfo {
         busy_us: eight(168),
         rwnd_us: eight(176),
         sndbuf_us: eight(184),
+        quic: None,
     }
 }
 

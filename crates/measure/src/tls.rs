@@ -25,8 +25,8 @@ use rustls::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::wire::ALPN;
 use crate::wire::keys::{hex, unhex};
+use crate::wire::{ALPN, QUIC_ALPN};
 
 /// Bytes of a pin. Another key with the same 80 bits takes 2^80 key pairs, some thousand years of a million cores; and 20 digits
 /// can still be typed.
@@ -192,6 +192,14 @@ pub fn client(pin: Option<Pin>) -> Result<Arc<ClientConfig>, Error> {
     let mut config = trusting(pin.map_or(Trust::Authorities, Trust::Pin))?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(Arc::new(config))
+}
+
+/// The client's end of a load by QUIC, which trusts the same key and resumes nothing.
+pub fn load_client(pin: Option<Pin>) -> Result<ClientConfig, Error> {
+    let mut config = trusting(pin.map_or(Trust::Authorities, Trust::Pin))?;
+    config.alpn_protocols = vec![QUIC_ALPN.to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(config)
 }
 
 /// The client's end of HTTP/2, which resumes nothing.

@@ -8,6 +8,8 @@ pub mod replay;
 
 /// The protocol inside TLS (RFC 7301).
 pub const ALPN: &[u8] = b"unbloat/1";
+/// The protocol of a load inside QUIC's handshake (RFC 7301).
+pub const QUIC_ALPN: &[u8] = b"unbloat-load/1";
 /// Begins a control connection: the first record of TLS is of its handshake (RFC 8446 section 5.1).
 pub const HANDSHAKE: u8 = 22;
 /// Begins a connection that carries a load.

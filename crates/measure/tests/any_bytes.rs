@@ -3,7 +3,7 @@
 
 use measure::wire::data::{Direction, Opening};
 use measure::wire::keys::Key;
-use measure::wire::message::{Info, Limits, StreamInfo, ToClient, ToServer, frame};
+use measure::wire::message::{Info, Limits, QuicInfo, StreamInfo, ToClient, ToServer, frame};
 use measure::wire::probe::Probe;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,13 +13,19 @@ mod driven;
 
 fn frames() -> Vec<Vec<u8>> {
     let limits = Limits { seconds: 1, bytes: 2, streams: 3, pps: 4 };
-    let info = Info { t_ns: -1, up_bytes: 2, streams: vec![StreamInfo::default(); 2] };
+    let stream = StreamInfo { quic: Some(QuicInfo::default()), ..StreamInfo::default() };
+    let info = Info { t_ns: -1, up_bytes: 2, streams: vec![stream; 2] };
     let hello = ToServer::Hello { v: vec![1, 2], proof: "cd".repeat(32) };
-    let welcome = ToClient::Welcome { session: "0f".repeat(8), cc: vec!["bbr".into()], limits };
-    let said = [ToClient::Refused { why: "a\u{1b}[2Jb".into() }, welcome, ToClient::Info(info)];
+    let (cc, quic) = (vec!["bbr".into()], vec!["newreno".into()]);
+    let welcome = ToClient::Welcome { session: "0f".repeat(8), cc, limits, quic };
+    let no_quic = ToClient::Quic { why: Some("a\u{1b}[2Jb".into()) };
+    let said =
+        [ToClient::Refused { why: "a\u{1b}[2Jb".into() }, welcome, no_quic, ToClient::Info(info)];
     let mut all: Vec<Vec<u8>> = said.iter().map(frame).collect();
     all.push(frame(&hello));
-    all.push([frame(&ToServer::Alive), frame(&ToServer::Stop), frame(&hello)].concat());
+    all.push(
+        [frame(&ToServer::Alive), frame(&ToServer::Quic { cc: None }), frame(&hello)].concat(),
+    );
     all.iter_mut().for_each(|bytes| bytes.insert(0, 5));
     all
 }

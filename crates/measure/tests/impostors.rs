@@ -62,6 +62,7 @@ fn options(host: SocketAddr, pin: Option<Pin>) -> Options {
         pin,
         phases: vec![Phase::Down],
         streams: Some(1),
+        transports: Vec::new(),
         cc: Vec::new(),
         max_bytes: 100_000,
         quick: true,

@@ -81,9 +81,11 @@ def result(value: dict[str, Any]) -> Result:
 
 
 def named(phase: dict[str, Any]) -> str:
-    """Its phase, with the congestion control that was asked for: `up`, or `up, bbr`."""
-    cc = phase.get("congestion_control")
-    return str(phase["phase"]) if cc is None else f"{phase['phase']}, {cc}"
+    """Its phase, with the congestion control that was asked for: `up`, `up, bbr`, or `up, quic, bbr`."""
+    # A result of before QUIC says nothing of it.
+    quic = "quic" if phase.get("transport") == "quic" else None
+    words = (phase["phase"], quic, phase.get("congestion_control"))
+    return ", ".join(str(word) for word in words if word is not None)
 
 
 def title(name: str) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from unbloat.charts.measured_run import CHARTS
 from unbloat.measured.history import GRADED, title
-from unbloat.measured.run import ADDED, SETTLING, with_cc
+from unbloat.measured.run import ADDED, SETTLING, kind_of, with_kind
 from unbloat.report.encode import encode, floats, seconds
 from unbloat.report.series import encoded_curve, encoded_spans, without_rows
 from unbloat.report.write import ReportInfo, Store, render, save
@@ -83,7 +83,7 @@ def write_page(run: Run, path: Path) -> ReportInfo:
 
 def name_of(phase: Row) -> str:
     """As on the screen."""
-    return title(with_cc(phase["phase"], phase["congestion_control"]))
+    return title(with_kind(phase["phase"], kind_of(phase)))
 
 
 def about(result: Row) -> str:
@@ -188,7 +188,7 @@ def goodputs(store: Store, run: Run) -> Iterator[Row]:
 def distributions(store: Store, result: Row, probes: list[Row]) -> Iterator[Row]:
     """The delay that each phase is graded by, probe by probe; of the idle path that of the round trip."""
     phases = {
-        with_cc(phase["phase"], phase["congestion_control"]): ADDED[phase["grade"]["of"]]
+        with_kind(phase["phase"], kind_of(phase)): ADDED[phase["grade"]["of"]]
         for phase in result["phases"]
     }
     named = dict.fromkeys(row["probe"] for row in probes if row["probe"] != SETTLING)

@@ -7,8 +7,9 @@ action: the tables of docs/format.md
 
 from __future__ import annotations
 
+import bisect
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,14 +36,22 @@ SETTLING = "settling"
 ADDED = {"down": "added_down_ms", "up": "added_up_ms", "rtt": "added_ms"}
 
 
-def with_cc(name: str, congestion_control: str | None) -> str:
-    """A phase, or a load of one, with the congestion control that was asked for."""
-    return name if congestion_control is None else f"{name}, {congestion_control}"
+def with_kind(name: str, kind: str | None) -> str:
+    """A phase, or a load of one, with what its streams were."""
+    return name if kind is None else f"{name}, {kind}"
 
 
-def load_name(phase: str, direction: str, congestion_control: str | None) -> str:
+def kind_of(row: Row, key: str = "congestion_control") -> str | None:
+    """What the streams of a load were, where it is not the usual: QUIC, and the congestion control that was asked for. `None`
+    is TCP with the system's own, or idle."""
+    # A result of before QUIC says nothing of it.
+    quic = "quic" if row.get("transport") == "quic" else None
+    return ", ".join(word for word in (quic, row.get(key)) if word is not None) or None
+
+
+def load_name(phase: str, direction: str, kind: str | None) -> str:
     """What the streams of one direction and phase are called together."""
-    return with_cc(f"both, {direction}" if phase == "both" else phase, congestion_control)
+    return with_kind(f"both, {direction}" if phase == "both" else phase, kind)
 
 
 def run_of(result: Row) -> Run:
@@ -91,7 +100,7 @@ class Series:
 
 
 def own_end(stream: Row) -> list[Row]:
-    """What the sender's kernel said of a stream."""
+    """What the sender's kernel said of a stream, or its QUIC."""
     rows: list[Row] = stream["at_client" if stream["direction"] == "up" else "at_server"]
     return rows
 
@@ -102,18 +111,20 @@ def take_stream(logs: TrafficLogs, stream: Row) -> None:
     sender, receiver = (
         stream[end] for end in (("client", "server") if up else ("server", "client"))
     )
-    asked = stream["congestion_control_asked"]
+    kind = kind_of(stream, "congestion_control_asked")
+    acked = acknowledged(stream)
     logs.connections[frozenset((sender, receiver))] = Known(
-        load_name(stream["phase"], stream["direction"], asked),
+        load_name(stream["phase"], stream["direction"], kind),
         sender,
         receiver,
         rows[0]["t_s"],
         rows[0]["congestion_control"],
+        "udp" if stream.get("transport") == "quic" else "tcp",
     )
     logs.sockets[sender, receiver] = [
         {
             "t_s": row["t_s"],
-            "bytes_acked": row["acked_bytes"],
+            "bytes_acked": acked(row),
             "retransmits": row["retransmissions"],
             "srtt_ms": row["rtt_ms"],
             "rtt_min_ms": row["rtt_min_ms"],
@@ -128,6 +139,21 @@ def take_stream(logs: TrafficLogs, stream: Row) -> None:
     ]
 
 
+def acknowledged(stream: Row) -> Callable[[Row], int | None]:
+    """Of a row of the sender: bytes that the receiver has. The sender's QUIC does not say it; there it is what the receiver had
+    counted at its latest look before."""
+    if stream.get("transport") != "quic":
+        return lambda row: row["acked_bytes"]
+    other: list[Row] = stream["at_server" if stream["direction"] == "up" else "at_client"]
+    times = [row["t_s"] for row in other]
+
+    def counted(row: Row) -> int | None:
+        before = bisect.bisect_right(times, row["t_s"])
+        return int(other[before - 1]["received_bytes"]) if before else None
+
+    return counted
+
+
 def received(samples: Row) -> Iterable[Row]:
     """Goodput at the receiving program, between two of its counts, of each load while it lasted."""
     for direction, key in (("down", "received_by_client"), ("up", "received_by_server")):
@@ -140,7 +166,7 @@ def received(samples: Row) -> Iterable[Row]:
             span_s = now["t_s"] - then["t_s"]
             if step is not None and span_s > 0:
                 yield {
-                    "transfer": load_name(step["name"], direction, step["congestion_control"]),
+                    "transfer": load_name(step["name"], direction, kind_of(step)),
                     "t_s": then["t_s"],
                     "kind": "goodput_bps",
                     "value": (now["bytes"] - then["bytes"]) * 8 / span_s,
@@ -153,7 +179,7 @@ def probe_rows(samples: Row, rtt_min_ms: float) -> list[Row]:
         (
             one["from_s"] if one["name"] == "idle" else one["measured_s"],
             one["until_s"],
-            with_cc(one["name"], one["congestion_control"]),
+            with_kind(one["name"], kind_of(one)),
         )
         for one in samples["steps"]
     ]
@@ -203,17 +229,15 @@ def graded(flows: pa.Table, result: Row, probes: list[Row]) -> pa.Table:
     """The flows with the delay that their phase is graded by, and the grade. A quantile is of answered probes."""
     import pyarrow as pa
 
-    phases = {
-        (phase["phase"], phase["congestion_control"]): phase["grade"] for phase in result["phases"]
-    }
+    phases = {(phase["phase"], kind_of(phase)): phase["grade"] for phase in result["phases"]}
     found: dict[str, Row] = {}
-    for (name, asked), grade in phases.items():
-        column, probe = ADDED[grade["of"]], with_cc(name, asked)
+    for (name, kind), grade in phases.items():
+        column, probe = ADDED[grade["of"]], with_kind(name, kind)
         of = statistics(row[column] for row in probes if row["probe"] == probe)
         one = grade["grades"][0] if len(grade["grades"]) == 1 else None
         ways = ("down", "up") if name == "both" else (name,)
         for way in ways:
-            found[load_name(name, way, asked)] = quantiles("queue_ms", of) | {"grade": one}
+            found[load_name(name, way, kind)] = quantiles("queue_ms", of) | {"grade": one}
     nothing = quantiles("queue_ms", None) | {"grade": None}
     # Who lost a packet of a stream is not known.
     rows = [

@@ -15,6 +15,7 @@ use rustls::pki_types::ServerName;
 
 use super::{CONNECT, Failure, Options, connect, printable};
 use crate::channel::{Channel, ChannelError};
+use crate::seen::Transport;
 use crate::server::VERSION;
 use crate::socket::plain;
 use crate::tls;
@@ -42,6 +43,8 @@ pub struct FromServer {
     pub infos: Mutex<Vec<Info>>,
     /// All streams have ended.
     pub stopped: AtomicBool,
+    /// What it answered to the latest request of QUIC: nothing, or why not.
+    pub quic: Mutex<Option<Option<String>>>,
 }
 
 impl FromServer {
@@ -121,7 +124,11 @@ impl Control {
         let mut frames = Frames::default();
         let (session, limits) = loop {
             match next(&channel, &mut frames).map_err(lost)? {
-                ToClient::Welcome { session, limits, .. } => {
+                ToClient::Welcome { session, limits, quic, .. } => {
+                    if quic.is_empty() && options.transports.contains(&Transport::Quic) {
+                        let why = "it has no QUIC: its unbloat measure is older";
+                        return Err(Failure::Refused(why.to_owned()));
+                    }
                     let session =
                         unhex(&session).ok_or_else(|| lost(ErrorKind::InvalidData.into()))?;
                     break (u64::from_le_bytes(session), limits);
@@ -139,6 +146,7 @@ impl Control {
             ended: Mutex::default(),
             infos: Mutex::default(),
             stopped: AtomicBool::new(false),
+            quic: Mutex::default(),
         });
         // The silence is judged by who waits for it; the reading thread ends with the connection.
         channel.socket().set_read_timeout(None).map_err(lost)?;
@@ -150,6 +158,9 @@ impl Control {
                 match message {
                     ToClient::Info(info) => received.take(info),
                     ToClient::Stopped => received.stopped.store(true, Relaxed),
+                    ToClient::Quic { why } => {
+                        *locked(&received.quic) = Some(why.as_deref().map(printable));
+                    }
                     ToClient::Error { why } => received.end(&printable(&why)),
                     _ => {}
                 }
@@ -220,7 +231,7 @@ fn no_server(host: &str, why: &str) -> Failure {
 }
 
 /// The name that a certificate has to have: the host without a port.
-fn server_name(host: &str, address: IpAddr) -> ServerName<'static> {
+pub(super) fn server_name(host: &str, address: IpAddr) -> ServerName<'static> {
     let bare = |text: &str| text.trim_matches(['[', ']']).to_owned();
     let name = match host.rsplit_once(':') {
         Some((name, _)) if bare(host).parse::<IpAddr>().is_err() => bare(name),

@@ -1,31 +1,36 @@
 //! The client's ends of the streams.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use hyper::body::Bytes;
+
 use super::CONNECT;
 use super::control::{Control, locked};
+use crate::carrier::Carrier;
 use crate::load::{self, Count};
-use crate::seen::{Opened, Phase, Stream};
-use crate::socket::{info, plain, prepare};
+use crate::quic::{Dialer, Flow, Wanted, Watch};
+use crate::seen::{Opened, Part, Phase, Stream, Transport};
+use crate::socket::{plain, prepare};
 use crate::wire::data::{Direction, Opening};
 use crate::wire::message::StreamInfo;
 
 struct Open {
     id: u32,
     direction: Direction,
-    socket: Arc<TcpStream>,
+    carrier: Carrier,
     why: Option<String>,
 }
 
 /// Streams of a test.
 pub struct Loads {
-    phase: Phase,
-    cc: Option<String>,
-    block: Arc<[u8]>,
+    part: Part,
+    dialer: Option<Dialer>,
+    failed: Arc<Mutex<Option<String>>>,
+    block: Bytes,
     down: Arc<Count>,
     up: Arc<Count>,
     open: Arc<Mutex<Vec<Open>>>,
@@ -38,9 +43,10 @@ impl Loads {
     /// None as yet.
     pub fn new(seed: u64) -> Loads {
         Loads {
-            phase: Phase::Down,
-            cc: None,
-            block: load::random_block(seed),
+            part: Part { phase: Phase::Down, transport: Transport::Tcp, cc: None },
+            dialer: None,
+            failed: Arc::default(),
+            block: Bytes::from_owner(load::random_block(seed)),
             down: Arc::default(),
             up: Arc::default(),
             open: Arc::default(),
@@ -50,9 +56,24 @@ impl Loads {
         }
     }
 
-    /// Phase and congestion control of the streams to come; `None`: each system's own.
-    pub fn begin(&mut self, phase: Phase, cc: Option<String>) {
-        (self.phase, self.cc) = (phase, cc);
+    /// What the streams to come shall be.
+    pub fn begin(&mut self, part: Part) {
+        self.part = part;
+    }
+
+    /// Whether connections of QUIC can be opened.
+    pub fn has_dialer(&self) -> bool {
+        self.dialer.is_some()
+    }
+
+    /// By what connections of QUIC are opened.
+    pub fn dial_by(&mut self, dialer: Dialer) {
+        self.dialer = Some(dialer);
+    }
+
+    /// Why no connection of QUIC carries a load, where one was tried.
+    pub fn failed(&self) -> Option<String> {
+        locked(&self.open).is_empty().then(|| locked(&self.failed).clone()).flatten()
     }
 
     /// Every stream so far.
@@ -60,9 +81,9 @@ impl Loads {
         locked(&self.opened).clone()
     }
 
-    /// What this kernel says of each open stream.
+    /// What this end knows of each open stream.
     pub fn infos(&self) -> Vec<StreamInfo> {
-        let of = |open: &Open| StreamInfo { id: open.id, ..info(&open.socket) };
+        let of = |open: &Open| StreamInfo { id: open.id, ..open.carrier.info() };
         locked(&self.open).iter().map(of).collect()
     }
 
@@ -78,17 +99,30 @@ impl Loads {
 
     /// Opens a stream in the background: on a loaded path that takes its time.
     pub fn add(&mut self, control: &Control, direction: Direction) {
-        let opening =
-            Opening { session: control.session, id: self.next, direction, cc: self.cc.clone() };
+        let cc = self.part.cc.clone();
+        let opening = Opening { session: control.session, id: self.next, direction, cc };
         self.next += 1;
         let count = match direction {
             Direction::Down => Arc::clone(&self.down),
             Direction::Up => Arc::clone(&self.up),
         };
         let (open, stop, block) =
-            (Arc::clone(&self.open), Arc::clone(&self.stop), Arc::clone(&self.block));
-        let opened = Arc::clone(&self.opened);
-        let (phase, server, key) = (self.phase, control.server, control.key.clone());
+            (Arc::clone(&self.open), Arc::clone(&self.stop), self.block.clone());
+        let (opened, part) = (Arc::clone(&self.opened), self.part.clone());
+        let (server, key) = (control.server, control.key.clone());
+        if let (Transport::Quic, Some(dialer)) = (part.transport, &self.dialer) {
+            let failed = Arc::clone(&self.failed);
+            let wanted = Wanted {
+                opening: opening.write(&key),
+                direction,
+                cc: part.cc.clone(),
+                block,
+                count,
+            };
+            let id = opening.id;
+            return dialer
+                .dial(wanted, ByQuic { id, direction, part, server, open, opened, failed, stop });
+        }
         thread::spawn(move || -> io::Result<()> {
             let socket = TcpStream::connect_timeout(&server, CONNECT)?;
             socket.set_read_timeout(Some(CONNECT))?;
@@ -96,10 +130,11 @@ impl Loads {
             (&socket).read_exact(&mut [0])?;
             let why = prepare(&socket, opening.cc.as_deref(), load::LOOK)?;
             let socket = Arc::new(socket);
-            let Opening { id, direction, cc, .. } = opening;
+            let Opening { id, direction, .. } = opening;
             let client = plain(socket.local_addr()?);
-            locked(&opened).push(Opened { id, phase, cc, direction, client, server });
-            locked(&open).push(Open { id, direction, socket: Arc::clone(&socket), why });
+            locked(&opened).push(Opened { id, part, direction, client, server });
+            let carrier = Carrier::Tcp(Arc::clone(&socket));
+            locked(&open).push(Open { id, direction, carrier, why });
             let done = match direction {
                 Direction::Down => load::receive(&socket, &count, &stop),
                 Direction::Up => load::send(&socket, &block, &count, &stop),
@@ -109,14 +144,14 @@ impl Loads {
         });
     }
 
-    /// What the kernel of the sending end says of each stream; the server's kernel by its latest report.
+    /// What the sending end knows of each stream; the server by its latest report.
     pub fn streams(&self, reported: &[StreamInfo]) -> Vec<Stream> {
         locked(&self.open)
             .iter()
             .filter_map(|open| {
                 let of_server = reported.iter().find(|stream| stream.id == open.id);
                 let (at_sender, why) = match open.direction {
-                    Direction::Up => (info(&open.socket), open.why.clone()),
+                    Direction::Up => (open.carrier.info(), open.why.clone()),
                     Direction::Down => (of_server?.clone(), of_server?.why.clone()),
                 };
                 Some(Stream::new(open.direction, at_sender, why))
@@ -128,11 +163,44 @@ impl Loads {
     pub fn stop(&mut self) {
         self.stop.store(true, Relaxed);
         for open in locked(&self.open).iter() {
-            // A reader that waits returns at once.
-            let _ = open.socket.shutdown(std::net::Shutdown::Read);
+            open.carrier.end();
         }
         self.stop = Arc::default();
         self.open = Arc::default();
+    }
+}
+
+/// A connection by QUIC in its place among the streams.
+struct ByQuic {
+    id: u32,
+    direction: Direction,
+    part: Part,
+    server: SocketAddr,
+    open: Arc<Mutex<Vec<Open>>>,
+    opened: Arc<Mutex<Vec<Opened>>>,
+    failed: Arc<Mutex<Option<String>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watch for ByQuic {
+    fn began(&self, flow: Flow, local: SocketAddr) {
+        let ByQuic { id, direction, server, .. } = *self;
+        let (part, client, why) = (self.part.clone(), plain(local), flow.info().why);
+        locked(&self.opened).push(Opened { id, part, direction, client, server });
+        let carrier = Carrier::Quic(flow.clone());
+        locked(&self.open).push(Open { id, direction, carrier, why });
+        // After it is in the list: the end of the phase sees it, or this the end.
+        if self.stop.load(Relaxed) {
+            flow.end();
+        }
+    }
+
+    fn failed(&self, why: &str) {
+        *locked(&self.failed) = Some(why.to_owned());
+    }
+
+    fn ended(&self) {
+        locked(&self.open).retain(|stream| stream.id != self.id);
     }
 }
 

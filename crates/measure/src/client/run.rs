@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use algo::Rng;
 
 use super::connector::{BESIDE_PROBES, Connector};
-use super::control::{Control, locked};
+use super::control::{Control, locked, server_name};
 use super::loads::Loads;
 use super::prober::Prober;
 use super::progress::Progress;
@@ -16,8 +16,9 @@ use crate::clock::Clock;
 use crate::delay::When;
 use crate::figures::{Figures, MIN_PROBES};
 use crate::outcome::Outcome;
+use crate::quic::Dialer;
 use crate::saturation::{Advice, Saturation};
-use crate::seen::{Kind, Load, Phase, Record, Seen, Step};
+use crate::seen::{Kind, Load, Part, Record, Seen, Step, Transport};
 use crate::wire::data::Direction;
 use crate::wire::keys::random;
 use crate::wire::message::ToServer;
@@ -182,10 +183,13 @@ impl Run<'_> {
             self.seen.ended = Some("no probe was answered".to_owned());
             return;
         }
-        for (phase, cc) in parts(self.options) {
+        for part in parts(self.options) {
             self.phases_left -= 1;
-            self.loads.begin(phase, cc.clone());
-            if !self.load(phase, cc) || !self.drain() {
+            if part.transport == Transport::Quic && !self.quic(part.cc.clone()) {
+                return;
+            }
+            self.loads.begin(part.clone());
+            if !self.load(part) || !self.drain() {
                 return;
             }
             if self.loads.bytes() >= self.max_bytes {
@@ -197,6 +201,33 @@ impl Run<'_> {
         if self.idle(When::After, after) && full {
             self.seen.ended =
                 Some("the limit of data (--max-data) of client or server was reached".to_owned());
+        }
+    }
+
+    /// Has the server take connections by QUIC with a congestion control; false: it does not.
+    fn quic(&mut self, cc: Option<String>) -> bool {
+        let Control { server, local, .. } = self.control;
+        if !self.loads.has_dialer() {
+            let name = server_name(&self.options.host, server.ip()).to_str().into_owned();
+            match Dialer::begin(local, server, name, self.options.pin) {
+                Ok(dialer) => self.loads.dial_by(dialer),
+                Err(e) => {
+                    self.seen.ended = Some(format!("this host has no QUIC: {e}"));
+                    return false;
+                }
+            }
+        }
+        *locked(&self.control.from_server.quic) = None;
+        self.control.say(&ToServer::Quic { cc });
+        // A server that is gone ends it.
+        loop {
+            if let Some(answer) = locked(&self.control.from_server.quic).take() {
+                self.seen.ended = answer.map(|why| format!("the server has no QUIC: {why}"));
+                return self.seen.ended.is_none();
+            }
+            if !self.tick() {
+                return false;
+            }
         }
     }
 
@@ -249,7 +280,8 @@ impl Run<'_> {
     }
 
     /// One loaded phase; false: it is over for all.
-    fn load(&mut self, phase: Phase, cc: Option<String>) -> bool {
+    fn load(&mut self, part: Part) -> bool {
+        let phase = part.phase;
         let timing = self.timing;
         (self.step, self.step_ends) = (phase.name(), Instant::now() + timing.loaded);
         let (from, begun) = (self.clock.now(), Instant::now());
@@ -270,10 +302,14 @@ impl Run<'_> {
                 self.loads.add(&self.control, side.direction);
             }
         }
-        let mut load = Load { phase, cc, measured: None, steady: false, streams: Vec::new() };
+        let mut load = Load { part, measured: None, steady: false, streams: Vec::new() };
         let (mut looked, mut fine) = (Instant::now(), true);
         while fine && begun.elapsed() < timing.loaded && self.loads.bytes() < self.max_bytes {
             fine = self.tick();
+            if let Some(why) = self.loads.failed() {
+                self.seen.ended = Some(format!("no connection by QUIC: {why}"));
+                fine = false;
+            }
             if looked.elapsed() < timing.interval {
                 continue;
             }
@@ -357,16 +393,23 @@ impl Run<'_> {
     }
 }
 
-/// The loads, in order: of each phase one for each congestion control.
-pub(crate) fn parts(options: &Options) -> Vec<(Phase, Option<String>)> {
-    let each = |phase: &Phase| {
-        let phase = *phase;
-        match options.cc.as_slice() {
-            [] => vec![(phase, None)],
-            names => names.iter().map(|cc| (phase, Some(cc.clone()))).collect(),
-        }
+/// The loads, in order: of each phase one for each transport and congestion control.
+pub(crate) fn parts(options: &Options) -> Vec<Part> {
+    let transports = match options.transports.as_slice() {
+        [] => &[Transport::Tcp],
+        named => named,
     };
-    options.phases.iter().flat_map(each).collect()
+    let controls = match options.cc.as_slice() {
+        [] => vec![None],
+        names => names.iter().cloned().map(Some).collect(),
+    };
+    let mut parts = Vec::new();
+    for &phase in &options.phases {
+        for &transport in transports {
+            parts.extend(controls.iter().cloned().map(|cc| Part { phase, transport, cc }));
+        }
+    }
+    parts
 }
 
 struct Side {

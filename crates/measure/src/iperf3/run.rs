@@ -20,7 +20,7 @@ use crate::figures::{Figures, Verdict};
 use crate::load::{self, Count, LOOK};
 use crate::outcome::{Delay, Grade, Outcome, PhaseOutcome, goodput};
 use crate::saturation::{Advice, Saturation};
-use crate::seen::{Phase, Stream};
+use crate::seen::{self, Phase, Stream, Transport};
 use crate::socket::{info, prepare};
 use crate::treatment::Handshake;
 use crate::wire::data::Direction;
@@ -102,7 +102,7 @@ pub fn measure(
     };
     let mut recording = None;
     let mut found = Vec::new();
-    for (number, (phase, cc)) in parts(options).into_iter().enumerate() {
+    for (number, seen::Part { phase, cc, .. }) in parts(options).into_iter().enumerate() {
         let control = match test.begin(phase, cc.as_deref(), number) {
             Ok(control) => control,
             Err(failure) if number == 0 => return Err(failure),
@@ -328,6 +328,7 @@ impl Test<'_> {
         Some(PhaseOutcome {
             phase: part.phase.name(),
             congestion_control: part.cc.clone(),
+            transport: Transport::Tcp,
             grade: Grade::new("rtt", &verdict),
             usability: usability(total_ms).words(),
             steady: part.steady,
@@ -358,6 +359,8 @@ fn downloads<'a>(results: &'a Results, open: &'a [Open]) -> impl Iterator<Item =
         rtt_ms: None,
         cwnd: None,
         retransmissions: stream.retransmissions(),
+        lost_packets: None,
+        congestion_events: None,
         share_rwnd: None,
         share_sndbuf: None,
     })

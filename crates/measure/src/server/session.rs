@@ -10,12 +10,17 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hyper::body::Bytes;
+use rustls::ServerConfig;
+
 use super::Settings;
 use super::answer::Answerer;
+use crate::carrier::Carrier;
 use crate::channel::{Channel, locked};
 use crate::clock::Clock;
 use crate::load::{self, Count};
-use crate::socket::{congestion_controls, info, plain, prepare, stamped};
+use crate::quic::{self, Door, Flow, Listener};
+use crate::socket::{congestion_controls, plain, prepare, stamped};
 use crate::wire::data::{self, Direction, Opening};
 use crate::wire::keys::{Key, hex, random};
 use crate::wire::message::{Frames, Info, Limits, StreamInfo, ToClient, ToServer, frame};
@@ -31,7 +36,7 @@ const ENDING: Duration = Duration::from_millis(500);
 
 struct Stream {
     id: u32,
-    socket: Arc<TcpStream>,
+    carrier: Carrier,
     why: Option<String>,
     stop: Arc<AtomicBool>,
 }
@@ -46,6 +51,11 @@ pub struct Session {
     clock: Clock,
     controls: Vec<String>,
     probes: UdpSocket,
+    tls: Arc<ServerConfig>,
+    block: Bytes,
+    quic: Mutex<Option<Listener>>,
+    /// Connections by QUIC that were none of the session's.
+    refused: Arc<AtomicU64>,
     channel: Arc<Channel>,
     begun: Instant,
     /// Milliseconds from `begun` until the client was last active.
@@ -65,6 +75,7 @@ impl Session {
         peer: IpAddr,
         key: Key,
         settings: &Settings,
+        block: Bytes,
     ) -> io::Result<Session> {
         let local = plain(channel.socket().local_addr()?);
         Ok(Session {
@@ -75,6 +86,10 @@ impl Session {
             clock: settings.clock,
             controls: congestion_controls(),
             probes: stamped(local, load::LOOK)?,
+            tls: Arc::clone(&settings.tls),
+            block,
+            quic: Mutex::default(),
+            refused: Arc::default(),
             channel,
             begun: Instant::now(),
             active_ms: AtomicU64::new(0),
@@ -91,12 +106,18 @@ impl Session {
         (self.up.bytes.load(Relaxed), self.down.bytes.load(Relaxed))
     }
 
+    /// Connections by QUIC that were none of the session's.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
     /// Leads the session to its end.
-    pub fn run(&self, frames: Frames) {
+    pub fn run(self: &Arc<Self>, frames: Frames) {
         self.say(&ToClient::Welcome {
             session: hex(&self.id.to_le_bytes()),
             cc: self.controls.clone(),
             limits: self.limits,
+            quic: quic::CONTROLS.map(str::to_owned).to_vec(),
         });
         thread::scope(|scope| {
             scope.spawn(|| self.answer_probes());
@@ -110,6 +131,9 @@ impl Session {
     fn end(&self) {
         self.over.store(true, Relaxed);
         self.stop_streams();
+        // Its tasks have this session, until its thread has ended.
+        let listener = locked(&self.quic).take();
+        drop(listener);
     }
 
     fn is_over(&self) -> bool {
@@ -180,7 +204,7 @@ impl Session {
         }
     }
 
-    fn listen(&self, mut frames: Frames) {
+    fn listen(self: &Arc<Self>, mut frames: Frames) {
         // Looks for the end of the session as often as a stream does.
         if self.channel.socket().set_read_timeout(Some(load::LOOK)).is_err() {
             return;
@@ -201,7 +225,7 @@ impl Session {
         }
     }
 
-    fn obey(&self, message: ToServer) {
+    fn obey(self: &Arc<Self>, message: ToServer) {
         self.alive();
         match message {
             ToServer::Alive => {}
@@ -214,10 +238,28 @@ impl Session {
                 self.stop_streams();
                 self.say(&ToClient::Stopped);
             }
+            ToServer::Quic { cc } => {
+                let why = self.take_quic(cc.as_deref()).err().map(|e| e.to_string());
+                self.say(&ToClient::Quic { why });
+            }
             ToServer::Hello { .. } | ToServer::Unknown => {
                 self.say(&ToClient::Error { why: "an unknown message".to_owned() });
             }
         }
+    }
+
+    /// Takes connections by QUIC, the next ones with this congestion control.
+    fn take_quic(self: &Arc<Self>, cc: Option<&str>) -> io::Result<()> {
+        let mut place = locked(&self.quic);
+        let listener = match place.take() {
+            Some(listener) => listener,
+            None => {
+                let (door, refused) = (Arc::clone(self), Arc::clone(&self.refused));
+                Listener::begin(&self.probes, &self.tls, self.block.clone(), door, refused)?
+            }
+        };
+        place.insert(listener).control(cc);
+        Ok(())
     }
 
     /// What the first bytes of a data connection want; `None`: they are not of this session's client, or there are too many.
@@ -239,7 +281,8 @@ impl Session {
         (&socket).write_all(&[1])?;
         let socket = Arc::new(socket);
         let stop = Arc::new(AtomicBool::new(false));
-        let stream = Stream { id, socket: Arc::clone(&socket), why, stop: Arc::clone(&stop) };
+        let carrier = Carrier::Tcp(Arc::clone(&socket));
+        let stream = Stream { id, carrier, why, stop: Arc::clone(&stop) };
         locked(&self.streams).push(stream);
         // After it is in the list, so that the end of the session sees either the stream or this.
         if self.is_over() {
@@ -257,10 +300,42 @@ impl Session {
     fn stop_streams(&self) {
         for stream in locked(&self.streams).iter() {
             stream.stop.store(true, Relaxed);
+            if let Carrier::Quic(flow) = &stream.carrier {
+                flow.end();
+            }
         }
         let until = Instant::now() + ENDING;
         while !locked(&self.streams).is_empty() && Instant::now() < until {
             thread::sleep(ENDING / 50);
+        }
+    }
+}
+
+impl Door for Session {
+    fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    fn wanted(&self, opening: &[u8; data::LENGTH]) -> Option<Opening> {
+        Session::wanted(self, opening)
+    }
+
+    fn enter(&self, id: u32, flow: &Flow) -> bool {
+        let carrier = Carrier::Quic(flow.clone());
+        locked(&self.streams).push(Stream { id, carrier, why: None, stop: Arc::default() });
+        // As with TCP: the end sees the stream, or this the end. A limit of bytes takes no stream any more.
+        let (up, down) = self.bytes();
+        !self.is_over() && up + down <= self.limits.bytes
+    }
+
+    fn leave(&self, id: u32) {
+        locked(&self.streams).retain(|stream| stream.id != id);
+    }
+
+    fn count(&self, direction: Direction) -> &Count {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
         }
     }
 }
@@ -274,5 +349,6 @@ impl Drop for Ending<'_> {
 }
 
 fn of_stream(stream: &Stream) -> StreamInfo {
-    StreamInfo { id: stream.id, why: stream.why.clone(), ..info(&stream.socket) }
+    let info = stream.carrier.info();
+    StreamInfo { id: stream.id, why: stream.why.clone().or(info.why.clone()), ..info }
 }

@@ -24,6 +24,11 @@ pub enum ToServer {
     Stop,
     /// Still here.
     Alive,
+    /// Take connections by QUIC, from now on with this congestion control.
+    Quic {
+        /// Its name; `None`: the usual one.
+        cc: Option<String>,
+    },
     /// Nothing comes for so long, and nothing shall be sent: the silence is what is measured.
     Quiet {
         /// Milliseconds; a minute at most.
@@ -46,6 +51,14 @@ pub enum ToClient {
         cc: Vec<String>,
         /// What the session may take.
         limits: Limits,
+        /// Congestion controls of its QUIC; none: an older server, without QUIC.
+        #[serde(default)]
+        quic: Vec<String>,
+    },
+    /// Connections by QUIC are taken.
+    Quic {
+        /// Why they are not.
+        why: Option<String>,
     },
     /// Another client measures; two at once would measure each other.
     Busy {
@@ -95,7 +108,7 @@ pub struct Info {
     pub streams: Vec<StreamInfo>,
 }
 
-/// What the kernel says of a stream (`TCP_INFO`); of a stream that sends, at its sender.
+/// What the kernel says of a stream (`TCP_INFO`), or quinn of one by QUIC; of a stream that sends, at its sender.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StreamInfo {
@@ -130,6 +143,21 @@ pub struct StreamInfo {
     pub rwnd_us: u64,
     /// Of it, limited by the send buffer.
     pub sndbuf_us: u64,
+    /// Of a connection of QUIC; the other figures are then 0 but for RTT, window and length of a packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quic: Option<QuicInfo>,
+}
+
+/// What is known of a connection of QUIC alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QuicInfo {
+    /// Packets that this end sent and holds for lost.
+    pub lost_packets: u64,
+    /// How often this end's congestion control met congestion.
+    pub congestion_events: u64,
+    /// Bytes that this end has received.
+    pub received: u64,
 }
 
 /// Why a frame cannot be read.

@@ -24,7 +24,8 @@ use super::keys::{Key, TAG};
 
 /// Length of probe and answer.
 pub const LENGTH: usize = 88;
-const MAGIC: [u8; 4] = *b"UBP1";
+/// Begins a datagram of ours.
+pub const MAGIC: [u8; 4] = *b"UBP1";
 const SIGNED: usize = LENGTH - TAG;
 
 /// A probe or its answer.

@@ -54,7 +54,7 @@ def connection_row(number: int, known: Known, end_s: float, sent: Sequence[Row])
     a, b = (end.rsplit(":", 1) for end in (known.sender, known.receiver))
     return {
         "id": number,
-        "proto": "tcp",
+        "proto": known.proto,
         "a_addr": a[0],
         "a_port": int(a[1]),
         "b_addr": b[0],

@@ -32,6 +32,7 @@ class Known:
     start_s: float
     congestion: str | None = None
     """What really ran at the sender."""
+    proto: str = "tcp"
 
 
 @dataclass
