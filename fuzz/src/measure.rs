@@ -7,6 +7,7 @@
 
 use measure::client::printable;
 use measure::iperf3::{Results, State};
+use measure::irtt::{self, Opened, Parameters, Reply};
 use measure::losses::{Fate, fates};
 use measure::rpm::Configuration;
 use measure::wire::data::{self, Opening};
@@ -135,4 +136,29 @@ pub fn iperf3(bytes: &[u8]) {
         let cc = results.congestion_used.as_deref().map(printable).unwrap_or_default();
         assert!(!cc.contains(|c: char| c.is_control()));
     }
+}
+
+/// Datagrams of a server of irtt, unsigned and signed. A wrong signature is refused; parameters are written and read alike;
+/// an answer is as long as what was granted.
+pub fn irtt(bytes: &[u8]) {
+    let key = b"key";
+    assert!(Opened::read(bytes, key).is_err(), "a tag of 128 bits is not guessed");
+    if let Ok(granted) = Parameters::read(bytes) {
+        assert_eq!(Parameters::read(&granted.write()), Ok(granted));
+    }
+    let Ok(opened) = Opened::read(bytes, b"") else {
+        for stamps in 0..8 {
+            let granted =
+                Parameters { counts: stamps % 4, stamps, clocks: 3, ..Parameters::default() };
+            assert!(Reply::read(bytes, key, &granted).is_err());
+            if let Ok(reply) = Reply::read(bytes, b"", &granted) {
+                assert_eq!(reply.had.is_some(), granted.counts & 1 != 0);
+                assert_eq!(reply.times.is_some(), stamps != 0);
+            }
+        }
+        return;
+    };
+    let probe = irtt::probe(opened.token, 1, 88, key);
+    assert_eq!(probe.len(), 88);
+    assert!(Reply::read(&probe, key, &opened.parameters).is_err(), "a probe is no answer");
 }

@@ -16,6 +16,8 @@ use std::time::Duration;
 use algo::Rng;
 
 pub(crate) use connector::Connector;
+pub(crate) use control::locked;
+pub(crate) use prober::{LATE, LOOK};
 pub use progress::Progress;
 pub(crate) use recorder::Recording;
 pub use recorder::{NoCapture, Recorder};
@@ -30,10 +32,10 @@ use crate::tls::Pin;
 const CONNECT: Duration = Duration::from_secs(3);
 
 /// How much gaps differ, on either side.
-const JITTER: f64 = 0.2;
+pub(crate) const JITTER: f64 = 0.2;
 
 /// A gap of about this length, so that what is sent keeps no step with timers of 1, 10 or 40 ms.
-fn jittered(gap: Duration, rng: &mut Rng) -> Duration {
+pub(crate) fn jittered(gap: Duration, rng: &mut Rng) -> Duration {
     gap.mul_f64(1.0 - JITTER + 2.0 * JITTER * rng.uniform())
 }
 
@@ -58,6 +60,8 @@ pub struct Options {
     pub max_bytes: u64,
     /// The short form.
     pub quick: bool,
+    /// Beside the load of a server of iperf3: the port of one of irtt on the same host.
+    pub probe: Option<u16>,
 }
 
 /// Why nothing was measured.
@@ -79,16 +83,19 @@ pub fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
+/// The addresses of `HOST` or `HOST:PORT`.
+pub(crate) fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    host.to_socket_addrs()
+        .or_else(|_| (host.trim_matches(['[', ']']), port).to_socket_addrs())
+        .map(Iterator::collect)
+        .map_err(|_| Failure::NoServer(format!("{host}: no such host")))
+}
+
 /// A connection to the first address of the host that answers.
 pub(crate) fn connect(host: &str, port: u16) -> Result<TcpStream, Failure> {
     let no_server = |why: &str| Failure::NoServer(format!("{host}: {why}"));
-    let addresses: Vec<SocketAddr> = host
-        .to_socket_addrs()
-        .or_else(|_| (host.trim_matches(['[', ']']), port).to_socket_addrs())
-        .map_err(|_| no_server("no such host"))?
-        .collect();
     let mut why = no_server("no address");
-    for address in addresses {
+    for address in addresses(host, port)? {
         match TcpStream::connect_timeout(&address, CONNECT) {
             Ok(socket) => return Ok(socket),
             Err(e) => why = no_server(&format!("no answer from {address} ({})", e.kind())),

@@ -5,10 +5,12 @@
 //! trip, goodput.
 //!
 //! Such a server has no probes and no clock of ours. So there is no delay per direction, no loss per direction, no place of the
-//! queue; and of a download's sender only its congestion control and its retransmissions are known.
+//! queue; and of a download's sender only its congestion control and its retransmissions are known. A server of irtt on the same host
+//! answers probes, and then delay and loss are known per direction (`beside`).
 //!
 //! Source: the protocol as iperf 3.12 speaks it (states of `iperf_api.h`).
 
+mod beside;
 mod control;
 mod message;
 mod run;

@@ -14,6 +14,7 @@ pub mod figures;
 pub mod hops;
 pub mod idle_gaps;
 pub mod iperf3;
+pub mod irtt;
 pub mod load;
 pub mod losses;
 pub mod metered;

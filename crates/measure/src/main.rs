@@ -18,6 +18,7 @@ use measure::clock::Clock;
 use measure::cure::cures;
 use measure::idle_gaps;
 use measure::iperf3;
+use measure::irtt;
 use measure::metered::{device_towards, metered};
 use measure::nq::{CONFIGURATION, Nq};
 use measure::rpm;
@@ -63,11 +64,14 @@ struct MeasureArgs {
     /// Where `unbloat-measure serve` runs.
     #[arg(value_name = "HOST[:PORT]", required = true)]
     host: Option<String>,
-    /// What the server speaks: own is unbloat-measure; with iperf3, only the round trip is measured.
+    /// What the server speaks: own is unbloat-measure; with iperf3, only the round trip is measured; irtt carries no load.
     #[arg(long, value_name = "NAME", value_enum, default_value = "own")]
     protocol: Protocol,
-    /// The server's token; the variable UNBLOAT_MEASURE_TOKEN otherwise.
-    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
+    /// With iperf3: probes to a server of irtt on the same host, for the delay of each direction; irtt or irtt:PORT.
+    #[arg(long, value_name = "irtt[:PORT]")]
+    probe: Option<irtt::Beside>,
+    /// The server's token, with irtt the HMAC key; the variable UNBLOAT_MEASURE_TOKEN otherwise.
+    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file", visible_alias = "hmac-key")]
     token: Option<String>,
     /// A file whose first line is the token.
     #[arg(long, value_name = "FILE")]
@@ -203,6 +207,7 @@ impl std::str::FromStr for Gaps {
 enum Protocol {
     Own,
     Iperf3,
+    Irtt,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -433,7 +438,11 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         cc: args.cc,
         max_bytes: args.max_data.0,
         quick: args.quick,
+        probe: args.probe.map(|irtt::Beside(port)| port),
     };
+    if options.probe.is_some() && args.protocol != Protocol::Iperf3 {
+        return Err(End(2, "--probe is for --protocol iperf3".to_owned()));
+    }
     if args.protocol == Protocol::Iperf3
         && (args.quick
             || args.idle_gaps.is_some()
@@ -443,10 +452,18 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         let text = "a server of iperf3 allows no --quick, --idle-gaps, --samples (--out, --report), --transport quic";
         return Err(End(2, text.to_owned()));
     }
+    let of_load = !args.phases.is_empty() || options.streams.is_some() || !options.cc.is_empty();
+    if args.protocol == Protocol::Irtt
+        && (of_load || args.idle_gaps.is_some() || args.samples.is_some())
+    {
+        let text = "a server of irtt allows no --phases, --streams, --cc, --idle-gaps, --samples (--out, --report)";
+        return Err(End(2, text.to_owned()));
+    }
     if let Some(Gaps(gaps_s)) = args.idle_gaps {
         return silences(&options, gaps_s, args.json);
     }
-    if !args.yes {
+    // A server of irtt carries no load.
+    if !args.yes && args.protocol != Protocol::Irtt {
         may_cost(&options.host, args.max_data)?;
     }
     let output = Output {
@@ -522,6 +539,7 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
     let outcome = match output.protocol {
         Protocol::Own => client::measure(options, Clock::default(), recorder, &mut show),
         Protocol::Iperf3 => iperf3::measure(options, Clock::default(), recorder, &mut show),
+        Protocol::Irtt => irtt::measure(options, Clock::default(), recorder, &mut show),
     };
     if live {
         eprint!("\r\x1b[K");

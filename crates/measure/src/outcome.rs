@@ -34,6 +34,9 @@ pub struct Outcome {
     pub hops: Vec<Hop>,
     /// The loaded phases.
     pub phases: Vec<PhaseOutcome>,
+    /// Instead of phases, of a path without a load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Idle>,
     /// Of the packets that were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<Recorded>,
@@ -134,6 +137,23 @@ pub struct Delay {
     pub jitter_ms: Option<f64>,
 }
 
+/// A path without a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Idle {
+    /// Probes a second.
+    pub probes_per_s: f64,
+    /// How long they were sent.
+    pub seconds: f64,
+    /// The round trip without the server's own time; what was lost counts as infinite.
+    pub rtt: Delay,
+    /// Delay above the smallest one, towards the client; `None`: the server says no times.
+    pub delay_down: Option<Delay>,
+    /// Towards the server.
+    pub delay_up: Option<Delay>,
+    /// Median of the server's own time, ms.
+    pub server_ms: Option<f64>,
+}
+
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Number {
@@ -204,7 +224,7 @@ fn answered(seen: &Seen) -> Vec<(Times, When)> {
 }
 
 /// Delays of a direction within some time, in the order of time; infinite for what was lost there.
-fn delays(
+pub(crate) fn delays(
     seen: &Seen,
     (from, until): (i64, i64),
     lost: impl Fn(Fate) -> bool,
@@ -271,6 +291,7 @@ impl Outcome {
             path_changed,
             hops,
             phases,
+            idle: None,
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn rate(bps: f64) -> String {
     }
 }
 
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0 %".to_owned(),
         percent if percent < 0.95 => format!("{percent:.1} %"),
@@ -137,7 +137,7 @@ pub fn silences(host: &str, found: &Silences) -> String {
 
 /// The whole result.
 pub fn screen(host: &str, outcome: &Outcome, cures: &[Cure]) -> String {
-    let mut text = String::new();
+    let mut text = outcome.idle.as_ref().map_or_else(String::new, |idle| idle.screen(host));
     let rows = table(&outcome.phases);
     let widths: Vec<usize> =
         (0..6).map(|c| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0)).collect();
@@ -154,9 +154,12 @@ pub fn screen(host: &str, outcome: &Outcome, cures: &[Cure]) -> String {
             .collect();
         let _ = writeln!(text, "{}", cells.join("  ").trim_end());
     }
-    text.push('\n');
+    if outcome.idle.is_none() {
+        text.push('\n');
+    }
     if let Some(rtt) = outcome.rtt_min_ms {
-        let _ = writeln!(text, "Unloaded RTT to {host}: {} ms.", ms(rtt));
+        let what = if outcome.idle.is_some() { "Smallest" } else { "Unloaded" };
+        let _ = writeln!(text, "{what} RTT to {host}: {} ms.", ms(rtt));
     }
     for phase in &outcome.phases {
         lines_of(phase, &outcome.hops, &mut text);

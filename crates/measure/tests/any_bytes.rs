@@ -55,6 +55,13 @@ fn results() -> Vec<Vec<u8>> {
     vec![format!(r#"{head}"streams":[{stream},{stream}]}}"#).into_bytes()]
 }
 
+fn of_irtt() -> Vec<Vec<u8>> {
+    let head = |flags: u8| [&[0x14, 0xa7, 0x5b, flags, 7, 0, 0, 0, 0, 0, 0, 0][..]].concat();
+    let opened = [head(3), vec![1, 2, 4, 0xb0, 1, 5, 2, 6, 6, 7, 4, 9, 4, b'r', b'a', b'n', b'd']];
+    let answer = [head(2), [&[1, 0, 0, 0, 5, 0, 0, 0][..], &[9; 60]].concat()];
+    vec![opened.concat(), answer.concat()]
+}
+
 /// Valid bytes with a few changed, put in or cut out.
 fn near(valid: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let edits = vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 0..6);
@@ -97,6 +104,11 @@ proptest! {
     }
 
     #[test]
+    fn datagrams_of_irtt(bytes in near(of_irtt())) {
+        driven::irtt(&bytes);
+    }
+
+    #[test]
     fn numbers(numbers in vec(prop_oneof![0_u32..3000, any::<u32>()], 0..200)) {
         driven::numbers(&numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>());
     }
@@ -108,5 +120,6 @@ proptest! {
         driven::numbers(&bytes);
         driven::configuration(&bytes);
         driven::iperf3(&bytes);
+        driven::irtt(&bytes);
     }
 }

@@ -66,6 +66,7 @@ fn options(host: SocketAddr, pin: Option<Pin>) -> Options {
         cc: Vec::new(),
         max_bytes: 100_000,
         quick: true,
+        probe: None,
     }
 }
 

@@ -608,14 +608,23 @@ def measure(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What the server speaks: own, of unbloat measure, or iperf3, with which only the round trip is measured.",
+            help="What the server speaks: own, of unbloat measure, or iperf3, with which only the round trip is measured, or irtt, which carries no load.",
+        ),
+    ] = None,
+    probe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="irtt[:PORT]",
+            help="With iperf3: probes to a server of irtt on the same host, for the delay of each direction; irtt or irtt:PORT.",
         ),
     ] = None,
     token: Annotated[
         str | None,
         typer.Option(
+            "--token",
+            "--hmac-key",
             metavar="TOKEN",
-            help="The server's token; the variable UNBLOAT_MEASURE_TOKEN otherwise.",
+            help="The server's token, with irtt the HMAC key; the variable UNBLOAT_MEASURE_TOKEN otherwise.",
         ),
     ] = None,
     token_file: Annotated[

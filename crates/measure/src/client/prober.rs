@@ -22,9 +22,9 @@ use crate::wire::keys::Key;
 use crate::wire::probe::{LENGTH, Probe};
 
 /// A probe that left later says something about this host.
-const LATE: Duration = Duration::from_millis(5);
+pub(crate) const LATE: Duration = Duration::from_millis(5);
 /// How long the receiver waits before it looks whether it shall end.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// Probes on their way.
 pub struct Prober {

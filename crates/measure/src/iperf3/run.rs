@@ -10,6 +10,7 @@ use algo::Rng;
 use flow::diagnose::grade::usability;
 
 use super::PORT;
+use super::beside::{Beside, merge};
 use super::control::Control;
 use super::message::{Parameters, Results};
 use crate::client::{
@@ -20,7 +21,7 @@ use crate::figures::{Figures, Verdict};
 use crate::load::{self, Count, LOOK};
 use crate::outcome::{Delay, Grade, Outcome, PhaseOutcome, goodput};
 use crate::saturation::{Advice, Saturation};
-use crate::seen::{self, Phase, Stream, Transport};
+use crate::seen::{self, Load, Phase, Stream, Transport};
 use crate::socket::{info, prepare};
 use crate::treatment::Handshake;
 use crate::wire::data::Direction;
@@ -42,6 +43,8 @@ const HANDSHAKES: u32 = 16;
 const DEAD: Duration = Duration::from_secs(3);
 /// Between two tests: longer than a handshake that is under way, which the server would take for a client.
 const REST: Duration = Duration::from_secs(3);
+/// Of a phase, for its connections and its end.
+const SPARE: Duration = Duration::from_secs(3);
 /// A server that begins to listen again may refuse for a moment.
 const AGAIN: Duration = Duration::from_millis(500);
 const ATTEMPTS: usize = 6;
@@ -78,6 +81,19 @@ struct Part {
     streams: Vec<Stream>,
 }
 
+impl Part {
+    /// As a step beside probes.
+    fn load(&self) -> Load {
+        Load {
+            phase: self.phase,
+            cc: self.cc.clone(),
+            measured: self.measured.map(|(from, _)| from),
+            steady: self.steady,
+            streams: Vec::new(),
+        }
+    }
+}
+
 /// Measures the path to a server of iperf3.
 pub fn measure(
     options: &Options,
@@ -99,7 +115,13 @@ pub fn measure(
         rtt_min_ms: f64::INFINITY,
         bytes: 0,
         ended: None,
+        beside: None,
     };
+    if let Some(port) = options.probe {
+        (test.show)(&Progress { step: "idle", ..Progress::default() });
+        let loaded = (SETTLING + MEASURED + REST + SPARE) * parts(options).len() as u32;
+        test.beside = Some(Beside::begin(options, port, loaded, clock, seed)?);
+    }
     let mut recording = None;
     let mut found = Vec::new();
     for (number, seen::Part { phase, cc, .. }) in parts(options).into_iter().enumerate() {
@@ -115,13 +137,20 @@ pub fn measure(
             recording = recorder.take().map(|recorder| recorder.begin(control.server.ip()));
         }
         found.push(test.part(control, phase, cc));
+        if let (Some(beside), Some(part)) = (&mut test.beside, found.last()) {
+            beside.loaded(part.load(), part.measured.map_or(0, |(_, until)| until));
+        }
         if test.ended.is_some() {
             break;
         }
     }
-    let capture = recording.map(Recording::end);
     let mut rng = Rng::new(seed, "bootstrap");
-    Ok(Outcome {
+    let probed = test.beside.take().map(|beside| {
+        let handshakes = found.iter().flat_map(|part| part.handshakes.clone()).collect();
+        beside.end(REST, handshakes, test.unix, test.ended.clone(), &mut rng)
+    });
+    let capture = recording.map(Recording::end);
+    let mut outcome = Outcome {
         complete: test.ended.is_none(),
         ended: test.ended.clone(),
         rtt_min_ms: test.rtt_min_ms.is_finite().then_some(test.rtt_min_ms),
@@ -129,9 +158,14 @@ pub fn measure(
         path_changed: false,
         hops: Vec::new(),
         phases: found.iter().filter_map(|part| test.outcome(part, &mut rng)).collect(),
+        idle: None,
         capture,
         samples: None,
-    })
+    };
+    if let Some(probed) = probed {
+        merge(&mut outcome, probed);
+    }
+    Ok(outcome)
 }
 
 struct Test<'a> {
@@ -146,6 +180,8 @@ struct Test<'a> {
     rtt_min_ms: f64,
     bytes: u64,
     ended: Option<String>,
+    /// Probes to a server of irtt.
+    beside: Option<Beside>,
 }
 
 impl Test<'_> {
@@ -280,7 +316,7 @@ impl Test<'_> {
             if bytes > alive.0 {
                 alive = (bytes, Instant::now());
             }
-            self.ended = control.over();
+            self.ended = control.over().or_else(|| self.beside.as_ref()?.over());
             if self.ended.is_none() && alive.1.elapsed() > DEAD {
                 self.ended = Some(format!("nothing came through for {} s", DEAD.as_secs()));
             }
