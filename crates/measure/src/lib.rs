@@ -16,6 +16,7 @@ pub mod iperf3;
 pub mod load;
 pub mod losses;
 pub mod metered;
+pub mod ndt7;
 pub mod nq;
 pub mod outcome;
 pub mod rpm;

@@ -107,6 +107,9 @@ pub struct Stream {
     pub cwnd: Option<u32>,
     /// Segments that were sent again.
     pub retransmissions: Option<u32>,
+    /// Share of the bytes sent that were sent again, of a server of ndt7.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted_share: Option<f64>,
     /// Share of the busy time that the receiver's window limited.
     pub share_rwnd: Option<f64>,
     /// Share of the busy time that the send buffer limited.
@@ -124,6 +127,7 @@ impl Stream {
             rtt_ms: Some(f64::from(info.rtt_us) / 1e3),
             cwnd: Some(info.cwnd),
             retransmissions: Some(info.retrans),
+            retransmitted_share: None,
             share_rwnd: share(info.rwnd_us),
             share_sndbuf: share(info.sndbuf_us),
             congestion_control: info.cc,

@@ -358,6 +358,7 @@ fn downloads<'a>(results: &'a Results, open: &'a [Open]) -> impl Iterator<Item =
         rtt_ms: None,
         cwnd: None,
         retransmissions: stream.retransmissions(),
+        retransmitted_share: None,
         share_rwnd: None,
         share_sndbuf: None,
     })
