@@ -9,6 +9,7 @@ use measure::client::printable;
 use measure::iperf3::{Results, State};
 use measure::irtt::{self, Opened, Parameters, Reply};
 use measure::losses::{Fate, fates};
+use measure::ndt7::{FIRST_SIZE, MAX_SIZE, Measurement, next_size};
 use measure::rpm::Configuration;
 use measure::wire::data::{self, Opening};
 use measure::wire::keys::{Key, unhex};
@@ -161,4 +162,29 @@ pub fn irtt(bytes: &[u8]) {
     let probe = irtt::probe(opened.token, 1, 88, key);
     assert_eq!(probe.len(), 88);
     assert!(Reply::read(&probe, key, &opened.parameters).is_err(), "a probe is no answer");
+}
+
+/// What a server of ndt7 says: a measurement whose numbers are of a time or a size, or nothing. And messages double up to their
+/// longest, whatever was sent.
+pub fn ndt7(bytes: &[u8]) {
+    if let Some(tcp) = Measurement::read(bytes).and_then(|said| said.tcp) {
+        let fields = [
+            tcp.elapsed_time,
+            tcp.rtt,
+            tcp.min_rtt,
+            tcp.busy_time,
+            tcp.r_wnd_limited,
+            tcp.snd_buf_limited,
+            tcp.bytes_sent,
+            tcp.bytes_retrans,
+        ];
+        assert!(fields.iter().flatten().all(|value| value.is_finite() && *value >= 0.0));
+        assert!(tcp.rtt.is_none_or(|us| us > 0.0));
+    }
+    let mut size = FIRST_SIZE;
+    for total in bytes.chunks_exact(8).filter_map(|eight| eight.try_into().ok()) {
+        let next = next_size(size, u64::from_le_bytes(total));
+        assert!((next == size || next == 2 * size) && next <= MAX_SIZE);
+        size = next;
+    }
 }

@@ -18,6 +18,7 @@ pub mod irtt;
 pub mod load;
 pub mod losses;
 pub mod metered;
+pub mod ndt7;
 pub mod nq;
 pub mod outcome;
 pub mod quic;

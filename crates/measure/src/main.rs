@@ -20,6 +20,7 @@ use measure::idle_gaps;
 use measure::iperf3;
 use measure::irtt;
 use measure::metered::{device_towards, metered};
+use measure::ndt7;
 use measure::nq::{CONFIGURATION, Nq};
 use measure::rpm;
 use measure::saturation::MAX_STREAMS;
@@ -61,10 +62,11 @@ enum Command {
 
 #[derive(Args)]
 struct MeasureArgs {
-    /// Where `unbloat-measure serve` runs.
+    /// Where `unbloat-measure serve` runs, or another server; of ndt7 also a URL of ws or wss.
     #[arg(value_name = "HOST[:PORT]", required = true)]
     host: Option<String>,
-    /// What the server speaks: own is unbloat-measure; with iperf3, only the round trip is measured; irtt carries no load.
+    /// What the server speaks: own is unbloat-measure; with iperf3 and ndt7, only the round trip is measured; irtt carries
+    /// no load.
     #[arg(long, value_name = "NAME", value_enum, default_value = "own")]
     protocol: Protocol,
     /// With iperf3: probes to a server of irtt on the same host, for the delay of each direction; irtt or irtt:PORT.
@@ -79,6 +81,9 @@ struct MeasureArgs {
     /// The pin of the server's key, as the server prints it; otherwise the key needs a certificate of a public authority.
     #[arg(long, value_name = "PIN")]
     pin: Option<Pin>,
+    /// Take any key of a server of ndt7.
+    #[arg(long, conflicts_with = "pin")]
+    insecure: bool,
     /// About 12 s instead of 30 to 60.
     #[arg(long)]
     quick: bool,
@@ -208,6 +213,7 @@ enum Protocol {
     Own,
     Iperf3,
     Irtt,
+    Ndt7,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -223,6 +229,8 @@ struct End(u8, String);
 /// What becomes of a measurement.
 struct Output {
     protocol: Protocol,
+    /// Of a server of ndt7: where it is, and how its key is judged.
+    ndt7: Option<(ndt7::Url, Trust)>,
     json: bool,
     keep: Option<PathBuf>,
     samples: Option<PathBuf>,
@@ -381,11 +389,7 @@ fn ended(failure: &Failure) -> End {
 fn responsiveness(args: RpmArgs) -> Result<u8, End> {
     let options = rpm::Options {
         url: args.url,
-        trust: match args.pin {
-            Some(pin) => Trust::Pin(pin),
-            None if args.insecure => Trust::Any,
-            None => Trust::Authorities,
-        },
+        trust: trust(args.pin, args.insecure),
         phases: phases(&args.phases, &[Phase::Down, Phase::Up]),
         variants: if args.quick { vec![rpm::DEPLOYED] } else { vec![rpm::DEPLOYED, rpm::DRAFT] },
         max_bytes: args.max_data.0,
@@ -418,7 +422,9 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         (None, Some(file)) => token_of(file)?,
         (None, None) => std::env::var("UNBLOAT_MEASURE_TOKEN").unwrap_or_default(),
     };
-    let phases = phases(&args.phases, &Phase::ALL);
+    let ndt7 = ndt7_server(&args)?;
+    let all = if ndt7.is_some() { &Phase::ALL[..2] } else { &Phase::ALL };
+    let phases = phases(&args.phases, all);
     let parts = phases.len() * args.transport.len() * args.cc.len().max(1);
     if parts > MAX_PARTS {
         return Err(End(
@@ -464,10 +470,12 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
     }
     // A server of irtt carries no load.
     if !args.yes && args.protocol != Protocol::Irtt {
-        may_cost(&options.host, args.max_data)?;
+        let host = ndt7.as_ref().map(|(url, _)| url.address());
+        may_cost(host.as_ref().unwrap_or(&options.host), args.max_data)?;
     }
     let output = Output {
         protocol: args.protocol,
+        ndt7,
         json: args.json,
         keep: args.keep,
         samples: args.samples,
@@ -483,6 +491,35 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
             eprintln!("unbloat-measure: {text}");
         }
         thread::sleep(Duration::from_nanos(every.0).saturating_sub(begun.elapsed()));
+    }
+}
+
+/// The server of ndt7, where it is one.
+fn ndt7_server(args: &MeasureArgs) -> Result<Option<(ndt7::Url, Trust)>, End> {
+    let is_ndt7 = args.protocol == Protocol::Ndt7;
+    let other = args.idle_gaps.is_some() || args.samples.is_some() || args.streams.is_some();
+    let both = args.phases.iter().any(|phase| matches!(phase, PhaseArg::Both));
+    let why = match is_ndt7 {
+        false if args.insecure => "--insecure is for --protocol ndt7",
+        false => return Ok(None),
+        true if other || both || !args.cc.is_empty() => {
+            "a server of ndt7 allows no --idle-gaps, --samples (--out, --report), --streams, --cc, --phases both"
+        }
+        true => {
+            let url = args.host.as_deref().unwrap_or_default().parse();
+            let url = url.map_err(|e: ndt7::NoUrl| End(2, e.to_string()))?;
+            return Ok(Some((url, trust(args.pin, args.insecure))));
+        }
+    };
+    Err(End(2, why.to_owned()))
+}
+
+/// How the key of another program's server is judged.
+fn trust(pin: Option<Pin>, insecure: bool) -> Trust {
+    match pin {
+        Some(pin) => Trust::Pin(pin),
+        None if insecure => Trust::Any,
+        None => Trust::Authorities,
     }
 }
 
@@ -521,7 +558,9 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
         None => None,
     };
     let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let around = Surroundings::of(Path::new("/"), device_towards(&options.host).as_deref());
+    let of_ndt7 = output.ndt7.as_ref();
+    let towards = of_ndt7.map_or_else(|| options.host.clone(), |(url, _)| url.address());
+    let around = Surroundings::of(Path::new("/"), device_towards(&towards).as_deref());
     let at = json!({"at_unix_s": real.as_secs(), "host": options.host, "surroundings": around});
     let with = |value: Value| {
         let mut whole = at.clone();
@@ -536,10 +575,12 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
             eprint!("\r\x1b[K{}", screen::progress(progress));
         }
     };
-    let outcome = match output.protocol {
-        Protocol::Own => client::measure(options, Clock::default(), recorder, &mut show),
-        Protocol::Iperf3 => iperf3::measure(options, Clock::default(), recorder, &mut show),
-        Protocol::Irtt => irtt::measure(options, Clock::default(), recorder, &mut show),
+    let clock = Clock::default();
+    let outcome = match (of_ndt7, output.protocol) {
+        (Some((url, trust)), _) => ndt7::measure(options, url, *trust, clock, recorder, &mut show),
+        (None, Protocol::Iperf3) => iperf3::measure(options, clock, recorder, &mut show),
+        (None, Protocol::Irtt) => irtt::measure(options, clock, recorder, &mut show),
+        (None, _) => client::measure(options, clock, recorder, &mut show),
     };
     if live {
         eprint!("\r\x1b[K");
@@ -567,12 +608,14 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
     if output.json {
         println!("{value}");
     } else {
-        print!("{}", screen::screen(&options.host, &outcome, &found));
+        let screen = if of_ndt7.is_some() { ndt7::screen } else { screen::screen };
+        print!("{}", screen(&options.host, &outcome, &found));
     }
     if let Some(file) = &output.samples {
         value["samples"] = json!(outcome.samples);
         std::fs::write(file, value.to_string())
             .map_err(|e| End(1, format!("{}: {}", file.display(), e.kind())))?;
     }
-    Ok(if outcome.is_graded() { 0 } else { 5 })
+    let whole = if of_ndt7.is_some() { ndt7::is_whole(&outcome) } else { outcome.is_graded() };
+    Ok(if whole { 0 } else { 5 })
 }

@@ -10,7 +10,7 @@ use crate::outcome::{Delay, Outcome, PhaseOutcome};
 use crate::seen::{Recorded, Transport};
 
 /// Shares of the busy time below this did not limit a transfer.
-const LIMITED: f64 = 0.1;
+pub(crate) const LIMITED: f64 = 0.1;
 
 /// Milliseconds with the digits that they are worth.
 pub(crate) fn ms(ms: f64) -> String {
@@ -170,6 +170,12 @@ pub fn screen(host: &str, outcome: &Outcome, cures: &[Cure]) -> String {
     if let Some(recorded) = &outcome.capture {
         let _ = writeln!(text, "Capture: {}.", captured(recorded));
     }
+    text + &cures_text(cures)
+}
+
+/// What to try.
+pub(crate) fn cures_text(cures: &[Cure]) -> String {
+    let mut text = String::new();
     for cure in cures {
         let _ = writeln!(text, "\n● {} {}: {}", title(cure.direction), cure.on, cure.name);
         let _ = writeln!(text, "  {}", cure.effect);
@@ -181,7 +187,7 @@ pub fn screen(host: &str, outcome: &Outcome, cures: &[Cure]) -> String {
 }
 
 /// What was captured, and what is missing.
-fn captured(recorded: &Recorded) -> String {
+pub(crate) fn captured(recorded: &Recorded) -> String {
     let mut line =
         format!("{} packets, {} dropped by the kernel", recorded.packets, recorded.dropped);
     if recorded.left_out > 0 {

@@ -151,6 +151,9 @@ pub struct Stream {
     /// How often its congestion control met congestion; of QUIC alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_events: Option<u64>,
+    /// Share of the bytes sent that were sent again, of a server of ndt7.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted_share: Option<f64>,
     /// Share of the busy time that the receiver's window limited.
     pub share_rwnd: Option<f64>,
     /// Share of the busy time that the send buffer limited.
@@ -170,6 +173,7 @@ impl Stream {
             retransmissions: info.quic.is_none().then_some(info.retrans),
             lost_packets: info.quic.map(|quic| quic.lost_packets),
             congestion_events: info.quic.map(|quic| quic.congestion_events),
+            retransmitted_share: None,
             share_rwnd: share(info.rwnd_us),
             share_sndbuf: share(info.sndbuf_us),
             congestion_control: info.cc,

@@ -172,6 +172,14 @@ pub fn info(socket: &TcpStream) -> StreamInfo {
     }
 }
 
+/// Bytes that a socket sent, those that it sent again included, and the latter alone; as Linux has them from 4.19 on.
+pub fn sent(socket: &TcpStream) -> Option<(u64, u64)> {
+    let bytes = getsockopt(socket, TcpInfoBytes).ok()?;
+    // `tcpi_bytes_sent` and `tcpi_bytes_retrans`.
+    let eight = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    Some((eight(200)?, eight(208)?))
+}
+
 /// Congestion controls of this host; root may use all of them, others those that are allowed.
 pub fn congestion_controls() -> Vec<String> {
     let which = if nix::unistd::geteuid().is_root() { "available" } else { "allowed" };
@@ -201,6 +209,7 @@ mod tests {
         assert!(said.rtt_us > 0 && said.rtt_us < 1_000_000 && said.cwnd >= 10);
         assert!(said.min_rtt_us <= said.rtt_us);
         assert!((536..=65_535).contains(&said.mss));
+        assert_eq!(sent(&one), Some((5000, 0)));
     }
 
     #[test]

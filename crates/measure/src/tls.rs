@@ -210,6 +210,14 @@ pub fn http_client(trust: Trust) -> Result<ClientConfig, Error> {
     Ok(config)
 }
 
+/// The client's end of HTTP/1.1, which WebSocket begins with.
+pub fn http1_client(trust: Trust) -> Result<ClientConfig, Error> {
+    let mut config = trusting(trust)?;
+    config.alpn_protocols = vec![HTTP1.to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
 fn trusting(trust: Trust) -> Result<ClientConfig, Error> {
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
         Trust::Authorities => authorities()?,

@@ -62,6 +62,11 @@ fn of_irtt() -> Vec<Vec<u8>> {
     vec![opened.concat(), answer.concat()]
 }
 
+fn measurements() -> Vec<Vec<u8>> {
+    let tcp = r#""TCPInfo":{"RTT":21000,"MinRTT":20000,"BusyTime":9,"RWndLimited":1,"SndBufLimited":0,"BytesSent":7,"BytesRetrans":1,"ElapsedTime":250000}"#;
+    vec![format!(r#"{{"AppInfo":{{"NumBytes":5}},{tcp}}}"#).into_bytes()]
+}
+
 /// Valid bytes with a few changed, put in or cut out.
 fn near(valid: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let edits = vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 0..6);
@@ -109,6 +114,11 @@ proptest! {
     }
 
     #[test]
+    fn measurements_of_ndt7(bytes in near(measurements())) {
+        driven::ndt7(&bytes);
+    }
+
+    #[test]
     fn numbers(numbers in vec(prop_oneof![0_u32..3000, any::<u32>()], 0..200)) {
         driven::numbers(&numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>());
     }
@@ -121,5 +131,6 @@ proptest! {
         driven::configuration(&bytes);
         driven::iperf3(&bytes);
         driven::irtt(&bytes);
+        driven::ndt7(&bytes);
     }
 }

@@ -190,6 +190,7 @@ fn an_older_server_without_quic_is_named_so() {
         cc: Vec::new(),
         max_bytes: 1,
         quick: true,
+        probe: None,
     };
     let failure = client::measure(&options, Clock::default(), None, &mut |_| {}).unwrap_err();
     assert_eq!(

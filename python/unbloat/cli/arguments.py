@@ -608,7 +608,7 @@ def measure(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What the server speaks: own, of unbloat measure, or iperf3, with which only the round trip is measured, or irtt, which carries no load.",
+            help="What the server speaks: own, of unbloat measure, or iperf3 or ndt7, with which only the round trip is measured, or irtt, which carries no load.",
         ),
     ] = None,
     probe: Annotated[
@@ -641,7 +641,7 @@ def measure(
         ),
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="With rpm: take any key of the server.")
+        bool, typer.Option("--insecure", help="With rpm or ndt7: take any key of the server.")
     ] = False,
     quick: Annotated[
         bool,

@@ -85,8 +85,7 @@ impl Part {
     /// As a step beside probes.
     fn load(&self) -> Load {
         Load {
-            phase: self.phase,
-            cc: self.cc.clone(),
+            part: seen::Part { phase: self.phase, transport: Transport::Tcp, cc: self.cc.clone() },
             measured: self.measured.map(|(from, _)| from),
             steady: self.steady,
             streams: Vec::new(),
@@ -397,6 +396,7 @@ fn downloads<'a>(results: &'a Results, open: &'a [Open]) -> impl Iterator<Item =
         retransmissions: stream.retransmissions(),
         lost_packets: None,
         congestion_events: None,
+        retransmitted_share: None,
         share_rwnd: None,
         share_sndbuf: None,
     })
