@@ -3,6 +3,8 @@
 //! Exit codes: 0 measured, 1 something failed, 2 wrong usage, 3 no server, 4 the server refuses or is not trusted, 5
 //! measured, but a phase has no grade or is missing.
 
+mod arguments;
+
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,11 +14,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::Parser;
 use measure::client::{self, Failure, Options, Recorder};
 use measure::clock::Clock;
 use measure::cure::cures;
-use measure::idle_gaps;
 use measure::iperf3;
 use measure::irtt;
 use measure::metered::{device_towards, metered};
@@ -35,193 +36,7 @@ use measure::wire::message::Limits;
 use serde_json::{Value, json};
 use units::Bytes;
 
-/// Delay per direction under load, between this host and another.
-#[derive(Parser)]
-#[command(name = "unbloat-measure", version, max_term_width = 100)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    measure: MeasureArgs,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Be the other side, and print what to type on this one.
-    #[command(
-        after_help = "Example: unbloat-measure serve --token-file FILE --tls CERT,KEY --nq 443"
-    )]
-    Serve(ServeArgs),
-    /// Responsiveness of the path to any server of RPM, as clients such as networkQuality measure it.
-    #[command(
-        after_help = "Example: unbloat-measure rpm my-server:8443 --pin d8ac84ee3bd692e8c077"
-    )]
-    Rpm(RpmArgs),
-}
-
-#[derive(Args)]
-struct MeasureArgs {
-    /// Where `unbloat-measure serve` runs, or another server; of ndt7 also a URL of ws or wss.
-    #[arg(value_name = "HOST[:PORT]", required = true)]
-    host: Option<String>,
-    /// What the server speaks: own is unbloat-measure; with iperf3 and ndt7, only the round trip is measured; irtt carries
-    /// no load.
-    #[arg(long, value_name = "NAME", value_enum, default_value = "own")]
-    protocol: Protocol,
-    /// With iperf3: probes to a server of irtt on the same host, for the delay of each direction; irtt or irtt:PORT.
-    #[arg(long, value_name = "irtt[:PORT]")]
-    probe: Option<irtt::Beside>,
-    /// The server's token, with irtt the HMAC key; the variable UNBLOAT_MEASURE_TOKEN otherwise.
-    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file", visible_alias = "hmac-key")]
-    token: Option<String>,
-    /// A file whose first line is the token.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// The pin of the server's key, as the server prints it; otherwise the key needs a certificate of a public authority.
-    #[arg(long, value_name = "PIN")]
-    pin: Option<Pin>,
-    /// Take any key of a server of ndt7.
-    #[arg(long, conflicts_with = "pin")]
-    insecure: bool,
-    /// About 12 s instead of 30 to 60.
-    #[arg(long)]
-    quick: bool,
-    /// Loaded phases, as down,up; all of down,up,both otherwise.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
-    phases: Vec<PhaseArg>,
-    /// So many streams, instead of as many as fill the path.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MAX_STREAMS as i64))]
-    streams: Option<u8>,
-    /// What carries the streams, tcp or quic; with both, as tcp,quic, each phase is measured with each.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "tcp")]
-    transport: Vec<Transport>,
-    /// Congestion control of the streams, at both ends; of several each phase is measured with each, as cubic,bbr.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    cc: Vec<String>,
-    /// End when this much was transferred.
-    #[arg(long, value_name = "BYTES", default_value = "2 GB")]
-    max_data: Bytes,
-    /// Go on where the link seems to be metered, without a question.
-    #[arg(long)]
-    yes: bool,
-    /// Instead of loads, how much longer the first packet after a pause takes, by which radios that sleep are found:
-    /// quick (4 min), full (30 min), or pauses in seconds, as 1,3,10.
-    #[arg(long, value_name = "PAUSES", conflicts_with_all = ["quick", "phases", "streams", "cc", "keep"])]
-    idle_gaps: Option<Gaps>,
-    /// JSON instead of text.
-    #[arg(long)]
-    json: bool,
-    /// Append each result to this file, a JSON object in a line, for `unbloat measure history`.
-    #[arg(long, value_name = "FILE")]
-    keep: Option<PathBuf>,
-    /// Write the result with all samples (probes, counted bytes, streams) to this file, as JSON.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["idle_gaps", "every"])]
-    samples: Option<PathBuf>,
-    /// Keep the headers of the test's packets in this file, as pcapng; needs root or CAP_NET_RAW.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["idle_gaps", "every"])]
-    capture: Option<PathBuf>,
-    /// Measure again and again, each time so long after the last beginning, as 1h.
-    #[arg(long, value_name = "TIME", requires = "keep")]
-    every: Option<units::Duration>,
-}
-
-#[derive(Args)]
-struct ServeArgs {
-    /// Address and port; all addresses and port 26110 otherwise.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: Option<SocketAddr>,
-    /// A file whose first line is the token; a new token otherwise.
-    #[arg(long, value_name = "FILE", conflicts_with = "open")]
-    token_file: Option<PathBuf>,
-    /// Serve every host, without a token.
-    #[arg(long)]
-    open: bool,
-    /// Certificate, with those between it and its authority, and key, in PEM; a new key and its pin otherwise.
-    #[arg(long, value_name = "CERT,KEY", value_delimiter = ',', num_args = 1)]
-    tls: Vec<PathBuf>,
-    /// Serve clients of RPM as well, as networkQuality, with HTTPS on this port: every host, without a token.
-    #[arg(long, value_name = "PORT")]
-    nq: Option<u16>,
-    /// Bytes that one client may transfer.
-    #[arg(long, value_name = "BYTES", default_value = "4 GB")]
-    max_data: Bytes,
-}
-
-#[derive(Args)]
-struct RpmArgs {
-    /// The server, or the URL of its configuration; the path is /.well-known/nq otherwise.
-    #[arg(value_name = "HOST[:PORT]|URL")]
-    url: rpm::Url,
-    /// The pin of the server's key; otherwise the key needs a certificate of a public authority.
-    #[arg(long, value_name = "PIN", conflicts_with = "insecure")]
-    pin: Option<Pin>,
-    /// Take any key.
-    #[arg(long)]
-    insecure: bool,
-    /// Only with intervals of 1 s, as the clients in use: 10 to 20 s for each direction instead of 50 to 80.
-    #[arg(long)]
-    quick: bool,
-    /// What is loaded, as down,up or both; down,up otherwise.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
-    phases: Vec<PhaseArg>,
-    /// End when this much was transferred.
-    #[arg(long, value_name = "BYTES", default_value = "4 GB")]
-    max_data: Bytes,
-    /// Go on where the link seems to be metered, without a question.
-    #[arg(long)]
-    yes: bool,
-    /// JSON instead of text.
-    #[arg(long)]
-    json: bool,
-}
-
-/// Pauses of a sweep.
-#[derive(Clone)]
-struct Gaps(Vec<f64>);
-
-/// The server keeps a silent client for a minute.
-const MAX_GAP_S: f64 = 45.0;
-
-/// A word that is no pause.
-#[derive(Debug, thiserror::Error)]
-#[error("{0:?} is neither quick, full, nor a pause of 0.05 to {MAX_GAP_S} s")]
-struct NoPause(String);
-
-impl std::str::FromStr for Gaps {
-    type Err = NoPause;
-
-    fn from_str(text: &str) -> Result<Gaps, NoPause> {
-        Ok(Gaps(match text {
-            "quick" => idle_gaps::quick(),
-            "full" => idle_gaps::full(),
-            list => {
-                let gap = |word: &str| {
-                    let seconds = word.trim().parse::<f64>().ok();
-                    seconds
-                        .filter(|s| (0.05..=MAX_GAP_S).contains(s))
-                        .ok_or_else(|| NoPause(word.to_owned()))
-                };
-                idle_gaps::each(&list.split(',').map(gap).collect::<Result<Vec<f64>, _>>()?)
-            }
-        }))
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Protocol {
-    Own,
-    Iperf3,
-    Irtt,
-    Ndt7,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum PhaseArg {
-    Down,
-    Up,
-    Both,
-}
+use self::arguments::{Cli, Command, Gaps, MeasureArgs, PhaseArg, Protocol, RpmArgs, ServeArgs};
 
 /// What went wrong, and the exit code for it.
 struct End(u8, String);
