@@ -35,9 +35,9 @@ def serve(made: MeasuredPath, *words: str) -> subprocess.Popen[str]:
         data = made.folder / "ndt"
         data.mkdir()
         closed = ("-ndt5_addr", "127.0.0.1:0", "-ndt5_ws_addr", "127.0.0.1:0")
-        closed += ("-prometheusx.listen-address", "127.0.0.1:0", "-health_addr", "127.0.0.1:0")
+        more = ("-prometheusx.listen-address", "127.0.0.1:0", "-health_addr", "127.0.0.1:0")
         listen = ("-ndt7_addr", f":{TLS_PORT}", "-ndt7_addr_cleartext", f":{PORT}")
-        argv = (real, *closed, *listen, "-datadir", str(data), *words)
+        argv = (real, *closed, *more, *listen, "-datadir", str(data), *words)
     else:
         require_module("websockets")
         program = Path(__file__).with_name("ndt7_server.py")
