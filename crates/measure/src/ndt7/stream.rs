@@ -125,7 +125,7 @@ pub fn open(
     let (kernel, own_kernel) =
         (socket.try_clone().map_err(broken)?, socket.try_clone().map_err(broken)?);
     let seen = Arc::new(Seen::default());
-    let (tell, told) = mpsc::channel();
+    let (report, reported) = mpsc::channel();
     let (url, block, of_thread) = (url.clone(), Arc::clone(block), Arc::clone(&seen));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?;
@@ -137,10 +137,10 @@ pub fn open(
             let opened = timeout(HANDSHAKES, shaking).await.unwrap_or_else(|_| Err(silent()));
             let ws = match opened {
                 Ok(ws) => ws,
-                Err(failure) => return tell.send(Err(failure)).unwrap_or_default(),
+                Err(failure) => return report.send(Err(failure)).unwrap_or_default(),
             };
             let begun = Instant::now();
-            if tell.send(Ok(begun)).is_err() {
+            if report.send(Ok(begun)).is_err() {
                 return;
             }
             let end = match direction {
@@ -151,7 +151,7 @@ pub fn open(
         });
     });
     let gone = || Failure::NoServer("the connection's thread is gone".to_owned());
-    let begun = told.recv().map_err(|_| gone())??;
+    let begun = reported.recv().map_err(|_| gone())??;
     Ok(Opened { kernel, seen, begun })
 }
 

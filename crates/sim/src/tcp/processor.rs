@@ -6,7 +6,7 @@
 //! of cgroup v2) · action: when the reader has done its work.
 //!
 //! Differences from the kernel: processes that are not of the group take no time; the quota begins
-//! anew at fixed times, where Linux restarts its timer after the group has slept; a reader that
+//! again at fixed times, where Linux restarts its timer after the group has slept; a reader that
 //! wakes waits for the end of the running slice, where EEVDF may interrupt it.
 
 use units::{Duration, Instant};

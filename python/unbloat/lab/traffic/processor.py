@@ -2,7 +2,7 @@
 
 signal: data on the connection · model: a group of processes (`lab/setup/processor.py`) with a share of one processor, and in
 it the reader and the busy processes, all of the same priority on one processor · action: the reader takes up to `CHUNK_BYTES`,
-burns `work_per_kb` for them by its own clock (CLOCK_THREAD_CPUTIME_ID), and tells the parent how much it took.
+burns `work_per_kb` for them by its own clock (CLOCK_THREAD_CPUTIME_ID), and reports to the parent how much it took.
 
 Differences from the simulator:
 - The calls' own processor time is part of the work. A work below some microseconds per KB is what the calls take.
