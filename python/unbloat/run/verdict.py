@@ -28,10 +28,10 @@ WORTH_NAMING = 0.1
 def verdict(run: RunTables) -> str:
     """One paragraph about the main flow; about the counts alone where there is no TCP data."""
     if run.main_flow is None:
-        packets = plural(run.info.get("packets", 0), "packet")
-        return " ".join(
-            [f"No TCP data in {run.name}: {packets}, {counts(run)}.", *ping_texts(run)[:1]]
-        )
+        number = run.info.get("packets")
+        # A measurement with loads by QUIC alone captured nothing: what they carried is in the table of transfers.
+        which = f": {plural(number, 'packet')}, {counts(run)}" if number is not None else ""
+        return " ".join([f"No TCP data in {run.name}{which}.", *ping_texts(run)[:1]])
     flow = run.flow(run.main_flow)
     sentences = [moved(run, flow), delayed(flow), limited(flow)]
     # Of this flow alone: what is said of another one would read as if it were said of this.

@@ -16,6 +16,9 @@ use units::Bytes;
 #[derive(Parser)]
 #[command(name = "unbloat-measure", version, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    after_help = "Example: unbloat-measure my-server --token 5ac04a9b4db8be5a --pin d8ac84ee3bd692e8c077"
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,

@@ -249,8 +249,10 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
             ),
         ));
     }
+    // The query of a URL may be an access token, which results and logs must not keep.
+    let host = args.host.unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
     let options = Options {
-        host: args.host.unwrap_or_default(),
+        host,
         token,
         pin: args.pin,
         phases,
@@ -264,13 +266,13 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
     if options.probe.is_some() && args.protocol != Protocol::Iperf3 {
         return Err(End(2, "--probe is for --protocol iperf3".to_owned()));
     }
+    if args.protocol != Protocol::Own && options.transports.contains(&Transport::Quic) {
+        return Err(End(2, "--transport quic is for servers of unbloat-measure".to_owned()));
+    }
     if args.protocol == Protocol::Iperf3
-        && (args.quick
-            || args.idle_gaps.is_some()
-            || args.samples.is_some()
-            || options.transports.contains(&Transport::Quic))
+        && (args.quick || args.idle_gaps.is_some() || args.samples.is_some())
     {
-        let text = "a server of iperf3 allows no --quick, --idle-gaps, --samples (--out, --report), --transport quic";
+        let text = "a server of iperf3 allows no --quick, --idle-gaps, --samples (--out, --report)";
         return Err(End(2, text.to_owned()));
     }
     let of_load = !args.phases.is_empty() || options.streams.is_some() || !options.cc.is_empty();
