@@ -160,7 +160,9 @@ def test_the_unit_is_valid_and_exposes_little(tmp_path: Path) -> None:
     done = subprocess.run(
         ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    # It warns of other units of the machine, too.
+    about = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert (done.returncode, about) == (0, [])
     # 3.1 of 10: what is left is what it is for (BPF, devices, other namespaces). 9.6 is a unit that says nothing.
     words = (
         "systemd-analyze",
