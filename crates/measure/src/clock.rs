@@ -30,6 +30,11 @@ impl Clock {
         self.of_host(read(ClockId::CLOCK_MONOTONIC_RAW))
     }
 
+    /// The same moment on this clock and in Unix time, ns.
+    pub fn with_unix(&self) -> (i64, i64) {
+        (self.now(), read(ClockId::CLOCK_REALTIME))
+    }
+
     fn of_host(&self, raw: i64) -> i64 {
         raw + self.ahead_ns + (raw as f64 * self.fast_ppm * 1e-6) as i64
     }

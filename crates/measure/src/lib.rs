@@ -28,6 +28,7 @@ pub mod saturation;
 pub mod screen;
 pub mod seen;
 pub mod server;
+mod settling;
 pub mod socket;
 pub mod surroundings;
 pub mod tls;

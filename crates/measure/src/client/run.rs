@@ -100,8 +100,7 @@ pub fn measure(
     let per_s = timing.per_s.min(f64::from(control.limits.pps)).max(1.0);
     let prober = Prober::begin(&control, per_s, clock, Rng::new(seed, "gaps")).map_err(here)?;
     let connector = Connector::begin(control.server, BESIDE_PROBES, clock, seed);
-    let real = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let unix = (clock.now(), real.map_or(0, |t| t.as_nanos() as i64));
+    let unix = clock.with_unix();
     let mut run = Run {
         options,
         // At the server's limit it would break off; here it ends in order.

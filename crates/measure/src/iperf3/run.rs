@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use algo::Rng;
 use flow::diagnose::grade::usability;
@@ -20,8 +20,8 @@ use crate::clock::Clock;
 use crate::figures::{Figures, Verdict};
 use crate::load::{self, Count, LOOK};
 use crate::outcome::{Delay, Grade, Outcome, PhaseOutcome, goodput};
-use crate::saturation::{Advice, Saturation};
 use crate::seen::{self, Load, Phase, Stream, Transport};
+use crate::settling::{Settling, TICK};
 use crate::socket::{info, prepare};
 use crate::treatment::Handshake;
 use crate::wire::data::Direction;
@@ -29,18 +29,13 @@ use crate::wire::keys::random;
 
 /// Streams of a direction, of which the server wants the number beforehand. Fewer do not fill a deep buffer in a few seconds.
 const STREAMS: usize = 8;
-/// Between two looks at everything.
-const TICK: Duration = Duration::from_millis(100);
-/// Between two looks at goodput, and how long it may settle: as with a server of our own.
-const INTERVAL: Duration = Duration::from_millis(500);
+/// How long goodput may settle: as with a server of our own.
 const SETTLING: Duration = Duration::from_secs(5);
 /// What is measured: more than 200 handshakes, with which a grade begins, where each takes 0.3 s.
 const MEASURED: Duration = Duration::from_secs(12);
 /// Handshakes under way at a time. Each begins half a second after the end of the last one of its thread: 32 a second, and 20
 /// where each takes 0.3 s.
 const HANDSHAKES: u32 = 16;
-/// Without a byte for so long, the path or the server is gone.
-const DEAD: Duration = Duration::from_secs(3);
 /// Between two tests: longer than a handshake that is under way, which the server would take for a client.
 const REST: Duration = Duration::from_secs(3);
 /// Of a phase, for its connections and its end.
@@ -103,14 +98,13 @@ pub fn measure(
     let here = |e: std::io::Error| Failure::NoServer(format!("{}: {e}", options.host));
     let seed = u64::from_le_bytes(random().map_err(here)?);
     show(&Progress { step: "connecting", ..Progress::default() });
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as i64);
     let mut test = Test {
         options,
         clock,
         show,
         block: load::random_block(seed),
         seed,
-        unix: (clock.now(), unix),
+        unix: clock.with_unix(),
         rtt_min_ms: f64::INFINITY,
         bytes: 0,
         ended: None,
@@ -297,9 +291,7 @@ impl Test<'_> {
 
     /// Lets the load run, and looks at it.
     fn watch(&mut self, control: &mut Control, open: &[Open], begun: Instant, part: &mut Part) {
-        let mut rule = Saturation::new(self.streams(), false);
-        let mut looked = (Instant::now(), 0);
-        let mut alive = (0, Instant::now());
+        let mut settling = Settling::new(self.streams(), begun, SETTLING);
         let mut until = begun + SETTLING + MEASURED;
         while Instant::now() < until {
             thread::sleep(TICK);
@@ -312,31 +304,19 @@ impl Test<'_> {
             let left = until.saturating_duration_since(Instant::now());
             (self.show)(&Progress::of(part.phase.name(), left, &[], &part.down, &part.up));
             let bytes = down + up;
-            if bytes > alive.0 {
-                alive = (bytes, Instant::now());
-            }
-            self.ended = control.over().or_else(|| self.beside.as_ref()?.over());
-            if self.ended.is_none() && alive.1.elapsed() > DEAD {
-                self.ended = Some(format!("nothing came through for {} s", DEAD.as_secs()));
-            }
-            if self.ended.is_none() && self.bytes + bytes >= self.options.max_bytes {
-                self.ended = Some("the limit of data (--max-data) was reached".to_owned());
-            }
+            let ended = settling.ended(bytes, self.bytes, self.options.max_bytes);
+            self.ended = control.over().or_else(|| self.beside.as_ref()?.over()).or(ended);
             if let Some((_, end)) = &mut part.measured {
                 *end = now;
             }
             if self.ended.is_some() {
                 return;
             }
-            if part.measured.is_none() && looked.0.elapsed() >= INTERVAL {
-                let seconds = looked.0.elapsed().as_secs_f64();
-                let advice = rule.interval((bytes - looked.1) as f64 * 8.0 / seconds);
-                looked = (Instant::now(), bytes);
-                part.steady = advice == Advice::Measure;
-                if part.steady || begun.elapsed() >= SETTLING {
-                    part.measured = Some((now, now));
-                    until = Instant::now() + MEASURED;
-                }
+            if part.measured.is_none()
+                && let Some(steady) = settling.measures(bytes)
+            {
+                (part.steady, part.measured) = (steady, Some((now, now)));
+                until = Instant::now() + MEASURED;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Leads a measurement of a path without a load, against a server of irtt.
 
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use algo::Rng;
 
@@ -12,14 +12,13 @@ use crate::clock::Clock;
 use crate::delay::When;
 use crate::outcome::{Idle, Outcome};
 use crate::seen::{Kind, Seen, Step};
+use crate::settling::{TICK, limit_of_data};
 use crate::wire::keys::random;
 
 /// 1000 probes: ten of them are above p99.
 const MEASURED: Duration = Duration::from_secs(20);
 /// 250 probes: p95 is that of twelve.
 const QUICK: Duration = Duration::from_secs(5);
-/// Between two looks.
-const TICK: Duration = Duration::from_millis(100);
 /// For the last answers: a round trip that is longer counts as lost.
 const LAST: Duration = Duration::from_secs(1);
 /// IP and UDP before a probe, with IPv6.
@@ -41,8 +40,7 @@ pub fn measure(
     let agreed = session.agreed;
     // In both directions.
     let each = 2 * (agreed.length + HEADERS) as u64;
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as i64);
-    let begun = (clock.now(), unix);
+    let begun = clock.with_unix();
     let probes = Probes::begin(session, clock, Rng::new(seed, "probes"));
     let until = Instant::now() + agreed.duration;
     let mut ended = None;
@@ -50,10 +48,8 @@ pub fn measure(
         thread::sleep(TICK.min(until.saturating_duration_since(Instant::now())));
         let left = until.saturating_duration_since(Instant::now());
         show(&Progress::of("idle", left, &[], &[], &[]));
-        ended = probes.over();
-        if ended.is_none() && probes.sent() as u64 * each >= options.max_bytes {
-            ended = Some("the limit of data (--max-data) was reached".to_owned());
-        }
+        let bytes = probes.sent() as u64 * each;
+        ended = probes.over().or_else(|| limit_of_data(bytes, options.max_bytes));
     }
     probes.pause();
     thread::sleep(LAST);

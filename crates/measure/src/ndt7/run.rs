@@ -2,7 +2,7 @@
 
 use std::net::{Shutdown, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use algo::Rng;
 use flow::diagnose::grade::usability;
@@ -16,24 +16,18 @@ use crate::clock::Clock;
 use crate::figures::{Figures, Verdict};
 use crate::load::random_block;
 use crate::outcome::{Delay, Grade, Outcome, PhaseOutcome, goodput};
-use crate::saturation::{Advice, Saturation};
 use crate::seen::{Phase, Stream, Transport};
+use crate::settling::{Settling, TICK};
 use crate::socket::{info, sent};
 use crate::tls::Trust;
 use crate::wire::data::Direction;
 use crate::wire::keys::random;
 
-/// Between two looks at everything, and two samples of this end's RTT.
-const TICK: Duration = Duration::from_millis(100);
-/// Between two looks at goodput.
-const INTERVAL: Duration = Duration::from_millis(500);
 /// Length of a test from its handshake on: the specification's, or half of it; and how long goodput may settle in it.
 const WHOLE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3));
 const QUICK: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(1500));
 /// A server's ten seconds may begin earlier, and it measures less often at its end.
 const EARLY: Duration = Duration::from_secs(1);
-/// Without a byte for so long, the path or the server is gone: the dead-man timer of our own protocol.
-const DEAD: Duration = Duration::from_secs(3);
 /// Between two tests, in which the queue runs empty.
 const REST: Duration = Duration::from_secs(2);
 const GRADE_WHY: &str = "TCP's RTT is smoothed and of one stream, which is no probe";
@@ -70,12 +64,11 @@ pub fn measure(
     let seed = u64::from_le_bytes(random().map_err(here)?);
     let block = random_block(seed);
     show(&Progress { step: "connecting", ..Progress::default() });
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as i64);
     let mut test = Test {
         options,
         clock,
         show,
-        unix: (clock.now(), unix),
+        unix: clock.with_unix(),
         rtt_min_ms: f64::INFINITY,
         bytes: 0,
         ended: None,
@@ -143,9 +136,7 @@ impl Test<'_> {
             stream: None,
         };
         let (length, settling) = if self.options.quick { QUICK } else { WHOLE };
-        let mut rule = Saturation::new(1, false);
-        let mut looked = (opened.begun, 0);
-        let mut alive = (0, Instant::now());
+        let mut settled = Settling::new(1, opened.begun, settling);
         let before = info(&opened.kernel).acked;
         let begun = self.clock.now() - opened.begun.elapsed().as_nanos() as i64;
         while opened.begun.elapsed() < length && self.ended.is_none() {
@@ -177,24 +168,11 @@ impl Test<'_> {
                 Direction::Up => (&[], &part.counts),
             };
             (self.show)(&Progress::of(direction.name(), left, &[], down, up));
-            if bytes > alive.0 {
-                alive = (bytes, Instant::now());
-            } else if alive.1.elapsed() > DEAD {
-                self.ended = Some(format!("nothing came through for {} s", DEAD.as_secs()));
-            }
-            if self.ended.is_none() && self.bytes + bytes >= self.options.max_bytes {
-                self.ended = Some("the limit of data (--max-data) was reached".to_owned());
-            }
+            self.ended = settled.ended(bytes, self.bytes, self.options.max_bytes);
             if let Some((_, end)) = &mut part.measured {
                 *end = now;
-            } else if looked.0.elapsed() >= INTERVAL {
-                let seconds = looked.0.elapsed().as_secs_f64();
-                let advice = rule.interval((bytes - looked.1) as f64 * 8.0 / seconds);
-                looked = (Instant::now(), bytes);
-                part.steady = advice == Advice::Measure;
-                if part.steady || elapsed >= settling {
-                    part.measured = Some((now, now));
-                }
+            } else if let Some(steady) = settled.measures(bytes) {
+                (part.steady, part.measured) = (steady, Some((now, now)));
             }
         }
         let own_min_us = info(&opened.kernel).min_rtt_us;

@@ -23,6 +23,7 @@ use crate::channel::locked;
 use crate::client::{Failure, connect};
 use crate::load::{LOOK, random_block};
 use crate::seen::Phase;
+use crate::settling::limit_of_data;
 use crate::tls;
 use crate::wire::data::Direction;
 use crate::wire::keys::random;
@@ -161,9 +162,7 @@ impl<'a> Test<'a> {
                     let silent = DEAD.as_secs();
                     ended = Some(format!("nothing came through for {silent} s ({})", phase.name()));
                 }
-                if ended.is_none() && self.bytes + bytes >= self.options.max_bytes {
-                    ended = Some("the limit of data (--max-data) was reached".to_owned());
-                }
+                ended = ended.or_else(|| limit_of_data(self.bytes + bytes, self.options.max_bytes));
             }
             let now_s = seen.now_s();
             let figure = locked(&seen.trips).figure(now_s - window_s, now_s);
