@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ADDRESSES = {"client": "10.0.0.1", "server": "10.0.0.2"}
 PORT = 26_110
 TOKEN = "0123456789abcdef"
+# Of a full packet, with TCP's timestamps.
+PAYLOAD = 1448 / 1500
 PROBE_BYTES = 20 + 8 + 88
 # Of each record of a decision log its LEB128 numbers, and the single bytes after them (crates/emu/src/log.rs).
 FIELDS = {0: (5, 0), 1: (3, 1), 2: (2, 1), 3: (2, 0), 4: (5, 0), 5: (3, 0), 6: (1, 0), 7: (2, 0)}
@@ -252,6 +254,18 @@ def near(measured: float | str, true_ms: float) -> bool:
     if math.isinf(value) or math.isinf(true_ms):
         return value == true_ms
     return abs(value - true_ms) <= max(5.0, 0.1 * true_ms)
+
+
+def held_mbit(link: Link) -> float:
+    """The most that a lost segment holds back, which is counted at once when it comes again: slow start overshoots by a factor of two
+    (RFC 5681 section 3.1), so twice a full buffer and the path's capacity."""
+    return 2 * (link.queue_kb * 8e-3 + link.mbps * 2 * link.delay_ms / 1e3)
+
+
+def most_mbps(link: Link, phase: dict[str, Any]) -> float:
+    """The most that a phase's goodput can be: payload of a full link, and what was held back before its time."""
+    length_s = phase["until_unix_s"] - phase["from_unix_s"]
+    return link.mbps * PAYLOAD + held_mbit(link) / length_s
 
 
 def p95(waits: list[float]) -> float:
