@@ -27,6 +27,8 @@ LOOK = {
     "gate": ("#000000", "P"),
 }
 OURS = ("#000000", "o")
+CONSTANT = ", λ"
+"""In the label of a window law with a constant λ, whose mark is not filled."""
 # The excess has a logarithmic axis; below a millisecond nothing is distinguished.
 MIN_MS = 1.0
 # Two panels side by side fit a page of the docs.
@@ -50,10 +52,10 @@ def chart(fields: Sequence[Field], path: Path) -> None:
         panel.set_title(f"{way}: {len(chosen)} links")
         for label, (xs, ys) in places(chosen).items():
             colour, mark = LOOK.get(label, OURS)
-            panel.plot(xs, ys, mark, color=colour, markersize=3, alpha=0.5)
-            panel.plot(
-                [median(xs)], [median(ys)], mark, color=colour, markersize=9, label=marked(label)
-            )
+            fill = "none" if CONSTANT in label else "full"
+            look = {"marker": mark, "color": colour, "fillstyle": fill, "linestyle": ""}
+            panel.plot(xs, ys, markersize=3, alpha=0.5, **look)
+            panel.plot([median(xs)], [median(ys)], markersize=9, label=marked(label), **look)
         panel.set_xscale("log")
         panel.set_xlabel("p95 of a ping above that of the sender that knows the link, ms")
         panel.axhline(0.95, color="#999999", linewidth=0.6)
