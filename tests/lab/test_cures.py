@@ -169,6 +169,10 @@ def test_where_only_some_hosts_are_limited_the_agent_is_configured_with_them() -
             "client: gate qcut_b is none of unbloat-agent's (qcut_d is)",
         ),
         (
+            SHORT + '[device]\ngate = { kind = "qcut_d", refuse = true }\n',
+            "client: gate.refuse: the emulator has a queue above its gate; unbloat-agent has none (lab.gate)",
+        ),
+        (
             SHORT + f'[device]\ngate = "qcut_d"\nwindow = {RATE}\n[lab]\ngate = "agent"\n',
             "client: gate and window: an agent holds uploads in one way",
         ),

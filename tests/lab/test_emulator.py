@@ -252,6 +252,20 @@ def test_a_full_disk_is_one_line_and_no_hung_run(tmp_path: Path) -> None:
         subprocess.run(["umount", str(small)], check=True)
 
 
+def test_a_gate_without_a_queue_above_it_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "scenario.toml"
+    gate = '[device]\ngate = { kind = "qcut_d", refuse = true }\n'
+    file.write_text(scenario('rate = "1 Mbit/s"') + gate)
+    argv = [found("unbloat-emu") or "", "run", str(file), "--out", str(tmp_path / "out"), "--now"]
+    named = ("--netns", "client=unbloat-none", "--netns", "server=unbloat-none")
+    done = subprocess.run([*argv, *named], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "unbloat-emu: node client: gate.refuse: the emulator has a queue above its gate; "
+        'lab.gate = "agent" has none\n'
+    )
+
+
 def test_a_node_without_a_namespace_is_named(tmp_path: Path) -> None:
     file = tmp_path / "scenario.toml"
     file.write_text(scenario('rate = "1 Mbit/s"'))

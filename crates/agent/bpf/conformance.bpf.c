@@ -222,6 +222,60 @@ int run_pacing(struct __sk_buff *skb)
 	return 0;
 }
 
+struct refusal_step {
+	__u64 limit, fair, before, after, rate, busy, idle_ns, srtt_us, rtt_min_us;
+	__u32 refused_lately, alone, busy_now, pad;
+	/* The results. */
+	__u64 allowed, train, busy_then, reaction_ms;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STREAM);
+	__type(key, __u32);
+	__type(value, struct refusal_step);
+} refusal_stream SEC(".maps");
+
+struct refusal_bench {
+	__u32 steps, done;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct refusal_bench);
+} refusal_bench SEC(".maps");
+
+static long step_refusal(__u32 i, void *unused)
+{
+	__u32 zero = 0;
+	struct refusal_bench *b = bpf_map_lookup_elem(&refusal_bench, &zero);
+	struct refusal_step *step = bpf_map_lookup_elem(&refusal_stream, &i);
+
+	if (!b || !step)
+		return 1;
+	step->reaction_ms = gate_reaction_ms(step->srtt_us);
+	step->allowed = gate_allowed(step->limit, step->before, step->after, step->fair, false, GATE_TCP, step->refused_lately,
+				     step->alone);
+	step->train = gate_train(step->busy, step->rate, gate_longer_us(step->reaction_ms, step->rtt_min_us));
+	step->busy_then = gate_busy(step->busy, step->busy_now, step->idle_ns);
+	b->done = i + 1;
+	return 0;
+}
+
+SEC("classifier")
+int run_refusal(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	struct refusal_bench *b = bpf_map_lookup_elem(&refusal_bench, &zero);
+
+	if (!b)
+		return 1;
+	bpf_loop(b->steps, step_refusal, NULL, 0);
+	return 0;
+}
+
 struct backed_step {
 	__u64 now_ns, rtt_us;
 	struct drwa_sample sample;

@@ -210,8 +210,8 @@ int egress(struct __sk_buff *skb)
 		if (tp) {
 			alone = !tp->packets_out;
 			/* srtt_us is in eighths of a microsecond. */
-			reaction_ms = law_min(law_max(tp->srtt_us / 8000, GATE_REACTION_MS), GATE_MAX_REACTION_MS);
-			longer_us = law_less(reaction_ms * 1000, law_min(tp->rtt_min, GATE_REACTION_MS * 1000));
+			reaction_ms = gate_reaction_ms(tp->srtt_us / 8);
+			longer_us = gate_longer_us(reaction_ms, tp->rtt_min);
 		}
 	}
 	flow = bpf_get_hash_recalc(skb) % GATE_FLOWS;

@@ -98,6 +98,18 @@ static __always_inline void gate_share_end_round(struct gate_share *share, __u64
 #define GATE_REACTION_MS 100
 #define GATE_MAX_REACTION_MS 3000
 
+/* `reaction_ms` of refusal.rs. */
+static __always_inline __u64 gate_reaction_ms(__u64 srtt_us)
+{
+	return law_min(law_max(srtt_us / 1000, GATE_REACTION_MS), GATE_MAX_REACTION_MS);
+}
+
+/* `longer_us`. */
+static __always_inline __u64 gate_longer_us(__u64 reaction_ms, __u64 rtt_min_us)
+{
+	return law_less(reaction_ms * 1000, law_min(rtt_min_us, GATE_REACTION_MS * 1000));
+}
+
 /* A flow with a long round trip (a queue in the other direction, a far server) sends trains of
  * packets with gaps between them. A train grows by what the window grew, and ACKs that waited
  * behind another queue return as a burst of up to that queue's delay. If such trains were refused,

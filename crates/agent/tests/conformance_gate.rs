@@ -147,6 +147,7 @@ fn every_estimate_of_any_stream_is_the_same_in_the_kernel() {
             floor: 1 + rng.below(4),
             hold: rng.below(3) > 0,
             pace: false,
+            refuse: false,
             patience: Duration::from_millis(1 + rng.below(2_000)),
             slack: Duration::from_millis(if case % 3 == 0 { 0 } else { rng.below(400) }),
         };

@@ -18,6 +18,8 @@ use scenario::{Offload, Scenario};
 use serde_json::{Value, json};
 use units::{Duration, Instant};
 
+use algo::gate::{self, Gate};
+
 use crate::clock::{self, Clock};
 use crate::probe::{self, Listener, Prober};
 use crate::report::{Reporter, stage_row};
@@ -53,6 +55,11 @@ pub enum RunError {
     /// A node has no namespace.
     #[error("no namespace for node {0}: give --netns {0}=NAME")]
     NoNamespace(String),
+    /// A gate without a queue above it.
+    #[error(
+        "node {0}: gate.refuse: the emulator has a queue above its gate; lab.gate = \"agent\" has none"
+    )]
+    Refuses(String),
     /// A device could not be made.
     #[error("device {name} in namespace {namespace}: {source}")]
     Device {
@@ -94,6 +101,9 @@ pub fn run(
     for node in &scenario.nodes {
         if !options.namespaces.contains_key(&node.name) {
             return Err(RunError::NoNamespace(node.name.clone()));
+        }
+        if node.device.as_ref().is_some_and(|d| d.gate.gate(&gate::Setup::default()).refuses()) {
+            return Err(RunError::Refuses(node.name.clone()));
         }
     }
     let file = |path: PathBuf| move |source| RunError::File { path, source };

@@ -103,18 +103,21 @@ impl Frame {
     /// What queues see of it.
     #[inline]
     pub fn packet(&self, handle: u32) -> Packet {
-        // Connections differ in `owner`, their directions in `side`.
-        let flow = (self.owner << 4) ^ (u32::from(self.side) << 3) ^ self.kind as u32;
         Packet {
             handle,
             bytes: self.bytes,
-            flow_hash: mixed(flow),
+            flow_hash: flow_hash(self.owner, self.side, self.kind),
             host: self.host,
             class: self.class,
             ecn: self.ecn,
             enqueued: Instant::ZERO,
         }
     }
+}
+
+/// Of a flow: connections differ in `owner`, their directions in `side`.
+pub fn flow_hash(owner: u32, side: u8, kind: Kind) -> u32 {
+    mixed((owner << 4) ^ (u32::from(side) << 3) ^ kind as u32)
 }
 
 /// A hash of a flow's number: the finalizer of MurmurHash3 (Appleby, public domain), which changes half of the bits for

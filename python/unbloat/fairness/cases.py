@@ -217,7 +217,8 @@ start = "2 s"
 
 BOTH_S, BOTH_FROM_S = 40, 10
 """Length of a run, and from when on it is measured: both flows have started by then."""
-GATE = '{ kind = "qcut_d", target = "20 ms", hold = true, slack = "150 ms" }'
+# The agent's: it has no queue, and what does not pass stays in its socket.
+GATE = '{ kind = "qcut_d", target = "20 ms", hold = true, slack = "150 ms", refuse = true }'
 # Its own connections paced, as by default in the agent.
 PACED = GATE.replace(" }", ", pace = true }")
 BOTH_WAYS: tuple[BothWays, ...] = tuple(

@@ -65,7 +65,13 @@ pub const SLACK: units::Duration = units::Duration::from_millis(150);
 /// The gate's law: as published, but for the slack, for a rate that intervals without data do not lower, and for
 /// connections that are paced beside a download.
 pub fn law() -> qcut_d::Config {
-    qcut_d::Config { slack: SLACK, hold: true, pace: true, ..qcut_d::Config::default() }
+    qcut_d::Config {
+        slack: SLACK,
+        hold: true,
+        pace: true,
+        refuse: true,
+        ..qcut_d::Config::default()
+    }
 }
 
 /// A source of reports.
@@ -121,6 +127,7 @@ impl Shared {
             patience: at.duration("patience")?,
             hold: at.flag("hold")?,
             pace: at.flag("pace")?,
+            refuse: true,
         };
         let shared = Shared {
             mode: Mode::read(document)?,

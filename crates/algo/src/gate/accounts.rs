@@ -78,6 +78,11 @@ impl Accounts {
         *place = account(balance(*place, now.0).saturating_add(bytes), now.0);
     }
 
+    /// The balance of a flow's account now, bytes.
+    pub fn balance(&self, now: Instant, flow: u32) -> u64 {
+        balance(self.0[flow as usize % FLOWS], now.0)
+    }
+
     /// The fair share now.
     pub fn share(&self, now: Instant, rate: u64) -> Share {
         share(self.0.iter().map(|one| balance(*one, now.0)), rate)

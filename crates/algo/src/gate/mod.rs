@@ -16,11 +16,13 @@ mod occupancy;
 pub mod pacing;
 pub mod qcut_b;
 pub mod qcut_d;
+pub mod refusal;
 mod slack;
 pub mod tsq;
 
 pub use accounts::{Accounts, FLOWS, Share, account, balance, share};
 pub use occupancy::{Occupancy, RING, averaged, drained, occupancy_at, rate_over, remaining};
+pub use refusal::Admission;
 pub use slack::Slack;
 
 /// The circumstances of one device.
@@ -113,6 +115,14 @@ pub trait Gate {
     fn pace(&self, _now: Instant) -> Option<Rate> {
         None
     }
+    /// Whether it has no queue above it and refuses data of this host's sockets.
+    fn refuses(&self) -> bool {
+        false
+    }
+    /// What data of a flow of this host meet at a gate that refuses; `None`: they pass.
+    fn admission(&self, _now: Instant, _flow: u32) -> Option<Admission> {
+        None
+    }
     /// Interval of the probes that the law needs; `None`: it needs none.
     fn probe_every(&self) -> Option<Duration> {
         None
@@ -139,6 +149,8 @@ family! {
         open(now: Instant) -> bool;
         next_wakeup(now: Instant) -> Option<Instant>;
         pace(now: Instant) -> Option<Rate>;
+        refuses() -> bool;
+        admission(now: Instant, flow: u32) -> Option<Admission>;
         probe_every() -> Option<Duration>;
         state(now: Instant) -> State;
     }

@@ -28,10 +28,13 @@
 //!   which costs up to two thirds of the throughput.
 //! - `pace`, off by default here and on in the agent, paces the device's own senders ([`Pacer`]), so
 //!   that nothing of theirs waits above the gate or is refused there.
+//! - `refuse`, off by default here, is the agent's gate: it has no queue of its own, and what does not pass
+//!   stays in its socket ([`Refusal`]). In the paper a queue discipline above the gate keeps it.
 
 use units::{Bytes, Duration, Instant, Rate};
 
 use super::pacing::Pacer;
+use super::refusal::{Admission, Refusal};
 use super::{Event, Gate, Limit, Occupancy, Setup, Slack, State, drained};
 
 /// Name in the table.
@@ -56,6 +59,8 @@ config! {
         slack: Duration = Duration::ZERO, Duration::ZERO, Duration::from_millis(4_000);
         /// Beside a download the device's own senders are paced, so that nothing need wait or be refused (own; not in the paper).
         pace: bool = false;
+        /// There is no queue above the gate: data of this host's sockets that do not pass stay there, and TCP takes that for congestion, as with the agent (own; not in the paper).
+        refuse: bool = false;
     }
 }
 
@@ -85,6 +90,8 @@ pub struct QcutD {
     occupancy: Occupancy,
     /// Where senders are paced.
     pacer: Option<Pacer>,
+    /// Where no queue is above it.
+    refusal: Option<Refusal>,
 }
 
 impl QcutD {
@@ -101,6 +108,7 @@ impl QcutD {
                 Slack::new(config.slack.0, floor.saturating_mul(3) / 2),
             ),
             pacer: config.pace.then(Pacer::default),
+            refusal: config.refuse.then(Refusal::default),
         }
     }
 
@@ -113,19 +121,29 @@ impl QcutD {
 
 impl Gate for QcutD {
     fn on_event(&mut self, now: Instant, event: &Event) {
+        let before = self.occupancy.bytes(now).0;
         self.occupancy.on_event(now, event);
-        if self.pacer.is_none() {
-            return;
-        }
         let rate = self.occupancy.bytes_per_second().unwrap_or(0);
         let (occupancy, limit) = (self.occupancy.bytes(now).0, self.bytes().0);
+        let refuses = self.refuses();
+        if let Some(refusal) = &mut self.refusal {
+            match *event {
+                Event::Passed { bytes, flow, .. } => {
+                    refusal.on_passed(now, flow, bytes.0, before);
+                }
+                Event::Report { .. } => refusal.on_report(now, rate, occupancy),
+                Event::Completed { .. } | Event::Probe { .. } => {}
+            }
+        }
         let Some(pacer) = &mut self.pacer else { return };
         match *event {
             Event::Passed { bytes, flow, bare } => pacer.on_passed(now, flow, bytes.0, bare),
             Event::Report { .. } => pacer.on_report(now, rate),
             Event::Completed { .. } | Event::Probe { .. } => return,
         }
-        pacer.decide(now, rate, occupancy, limit, self.target.0, self.floor);
+        // What is refused is refused at one and a half limits.
+        let full = if refuses { limit + limit / 2 } else { limit };
+        pacer.decide(now, rate, occupancy, full, self.target.0, self.floor);
     }
     fn limit(&self, now: Instant) -> Limit {
         if self.occupancy.silent(now, self.report_timeout) {
@@ -135,7 +153,9 @@ impl Gate for QcutD {
         }
     }
     fn open(&self, now: Instant) -> bool {
-        self.occupancy.silent(now, self.report_timeout) || self.occupancy.bytes(now) <= self.bytes()
+        self.refusal.is_some()
+            || self.occupancy.silent(now, self.report_timeout)
+            || self.occupancy.bytes(now) <= self.bytes()
     }
     fn next_wakeup(&self, now: Instant) -> Option<Instant> {
         if self.open(now) { None } else { self.occupancy.opens(self.bytes(), self.report_timeout) }
@@ -144,6 +164,17 @@ impl Gate for QcutD {
         let silent = self.occupancy.silent(now, self.report_timeout);
         let pacer = self.pacer.as_ref().filter(|_| !silent)?;
         pacer.pace().map(|rate| Rate(8 * rate))
+    }
+    fn refuses(&self) -> bool {
+        self.refusal.is_some()
+    }
+    fn admission(&self, now: Instant, flow: u32) -> Option<Admission> {
+        let refusal = self.refusal.as_ref()?;
+        if self.occupancy.silent(now, self.report_timeout) {
+            return None;
+        }
+        let rate = self.occupancy.bytes_per_second().unwrap_or(0);
+        Some(refusal.admission(now, flow, rate, self.occupancy.bytes(now).0, self.bytes().0))
     }
     fn state(&self, now: Instant) -> State {
         State {

@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::{Simulation, Tap};
 use crate::events::Target;
-use crate::frame::{Frame, Kind};
+use crate::frame::{Frame, Kind, flow_hash};
 use crate::record::EventRow;
 use crate::tcp::SendLimit;
 use crate::wire::{EXCEEDED_BYTES, Expiring, WireParameters};
@@ -338,12 +338,8 @@ impl<T: Tap> Simulation<'_, T> {
         c.packets += 1;
         c.bytes += u64::from(frame.bytes);
         let side = frame.side ^ 1;
-        // The port by which this side sends, as its last frame came back: that of its node's device.
-        if let Some(device) = self.scenario.nodes[c.nodes[usize::from(side)]].device.as_ref()
-            && let Some(device) = &self.ports[device.link].device
-        {
-            c.ends[usize::from(side)].sender.pace(device.gate.pace(now));
-        }
+        self.ask_device(frame.owner, side, true);
+        let c = &mut self.connections[frame.owner as usize];
         let mut out = std::mem::take(&mut self.out);
         let app_events = c.ends[usize::from(side)].on_frame(now, frame, &mut out);
         if frame.payload() > 0 {
@@ -368,6 +364,22 @@ impl<T: Tap> Simulation<'_, T> {
         self.flush(frame.owner, side, &mut out);
         self.out = out;
         self.notify_app(frame.owner, side, &app_events);
+    }
+
+    /// The port by which a side sends is that of its node's device: what passes there now and, where `paces`, how fast it may
+    /// send. A socket's pacing rate is set as frames come back.
+    #[inline]
+    fn ask_device(&mut self, connection: u32, side: u8, paces: bool) {
+        let c = &mut self.connections[connection as usize];
+        if let Some(device) = self.scenario.nodes[c.nodes[usize::from(side)]].device.as_ref()
+            && let Some(device) = &self.ports[device.link].device
+        {
+            let sender = &mut c.ends[usize::from(side)].sender;
+            if paces {
+                sender.pace(device.gate.pace(self.now));
+            }
+            sender.admit(device.gate.admission(self.now, flow_hash(connection, side, Kind::Tcp)));
+        }
     }
 
     // ------------------------------------------------------------------------------------------
@@ -413,6 +425,8 @@ impl<T: Tap> Simulation<'_, T> {
             self.arm_endpoint(connection, side);
             return;
         }
+        self.ask_device(connection, side, false);
+        let end = &mut self.connections[connection as usize].ends[usize::from(side)];
         let mut out = std::mem::take(&mut self.out);
         let app_events = end.on_timer(self.now, &mut out);
         self.flush(connection, side, &mut out);
@@ -421,6 +435,7 @@ impl<T: Tap> Simulation<'_, T> {
     }
 
     pub(super) fn push_endpoint(&mut self, connection: u32, side: u8) {
+        self.ask_device(connection, side, false);
         let mut out = std::mem::take(&mut self.out);
         self.connections[connection as usize].ends[usize::from(side)].push(self.now, &mut out);
         self.flush(connection, side, &mut out);

@@ -23,6 +23,7 @@ mod transmit;
 
 use algo::Rng;
 use algo::cc::{Ack, Cc, CongestionControl, Recovery};
+use algo::gate::Admission;
 use algo::rwnd::afc;
 use units::{Bytes, DelayedAcks, Delays, Duration, Instant, Rate};
 
@@ -188,8 +189,13 @@ pub struct Sender {
     /// End of a tail-loss probe that is not answered yet, and whether it was a retransmission.
     probe: Option<(u64, bool)>,
     frto: Option<Frto>,
-    ecn_end: u64,
+    /// End of the window that the last reduction by a mark or a refusal answers.
+    reduced_end: u64,
     cwr: bool,
+    /// What the segments of the next call meet at a device that refuses them.
+    admission: Option<Admission>,
+    /// When it refused one last.
+    refused_at: Option<Instant>,
     last_sent: Instant,
     one_way: Option<Duration>,
     initial_window: u64,
@@ -278,8 +284,10 @@ impl Sender {
             pacing_wait: None,
             probe: None,
             frto: None,
-            ecn_end: 0,
+            reduced_end: 0,
             cwr: false,
+            admission: None,
+            refused_at: None,
             last_sent: Instant::ZERO,
             one_way: None,
             initial_window,
@@ -311,6 +319,11 @@ impl Sender {
     pub fn pace(&mut self, most: Option<Rate>) {
         self.max_pacing = most;
         self.settings.pacing |= most.is_some();
+    }
+
+    /// What its segments meet at its device until the next call.
+    pub fn admit(&mut self, admission: Option<Admission>) {
+        self.admission = admission;
     }
 
     /// The window that the peer advertised last.

@@ -167,6 +167,10 @@ def unsupported_cures(plan: Plan) -> list[str]:
             found.append(
                 f"{name}: gate {device['gate']['kind']} is none of unbloat-agent's (qcut_d is)"
             )
+        if device is not None and not gated(plan) and device["gate"].get("refuse"):
+            found.append(
+                f"{name}: gate.refuse: the emulator has a queue above its gate; unbloat-agent has none (lab.gate)"
+            )
         if (
             device is not None
             and gated(plan)

@@ -162,9 +162,14 @@ def need_agent(cures: Sequence[Cure]) -> None:
 
 def features(program: str) -> list[Status]:
     """What the agent can do on this kernel."""
-    said = subprocess.run(
-        [program, "--json", "features"], capture_output=True, text=True, timeout=READY_S
-    )
+    try:
+        said = subprocess.run(
+            [program, "--json", "features"], capture_output=True, text=True, timeout=READY_S
+        )
+    except subprocess.TimeoutExpired:
+        raise UnbloatError(
+            f"unbloat lab needs unbloat-agent, which did not say in {READY_S:g} s what it can do here"
+        ) from None
     try:
         listed: list[Status] = json.loads(said.stdout)["features"]
     except (ValueError, KeyError):

@@ -494,13 +494,21 @@ impl Sender {
         // RFC 3168 section 6.1.2: one reaction per window of data. The first segment behind that
         // window carries CWR, and until it is acknowledged the receiver repeats the old mark (Linux
         // leaves TCP_CA_CWR then).
-        if self.una > self.ecn_end && self.recovery == Recovery::Open {
-            self.ecn_end = self.nxt;
+        if self.reduce_once(now, in_flight) {
             self.cwr = true;
             self.counters.ecn_reactions += 1;
-            self.cc.on_ecn(now, &Loss { lost: Bytes::ZERO, in_flight: Bytes(in_flight) });
         }
         acked
+    }
+
+    /// Answers congestion without a loss, once for a window of data. Whether it did.
+    pub(super) fn reduce_once(&mut self, now: Instant, in_flight: u64) -> bool {
+        let due = self.una > self.reduced_end && self.recovery == Recovery::Open;
+        if due {
+            self.reduced_end = self.nxt;
+            self.cc.on_ecn(now, &Loss { lost: Bytes::ZERO, in_flight: Bytes(in_flight) });
+        }
+        due
     }
 }
 

@@ -70,6 +70,7 @@ impl Sender {
         let mut sent = false;
         let mut head_retransmitted = false;
         let mut handed = 0;
+        let mut admission = self.admission.take();
         loop {
             let in_flight = self.in_flight();
             let window = self.congestion_window();
@@ -116,12 +117,24 @@ impl Sender {
                 limited_by = SendLimit::Local;
                 break;
             }
-            if let Some(rate) = rate {
-                if self.next_send > now {
-                    self.pacing_wait = Some(self.next_send);
-                    limited_by = SendLimit::Pacing;
+            if rate.is_some() && self.next_send > now {
+                self.pacing_wait = Some(self.next_send);
+                limited_by = SendLimit::Pacing;
+                break;
+            }
+            // What the device refuses stays for the next acknowledgment. Linux takes it for congestion (`tcp_enter_cwr`).
+            if let Some(admission) = &mut admission {
+                let rtts = (self.rto.srtt, self.rto.min);
+                let alone = self.board.is_empty();
+                let passes = admission.passes(now, len + FRAME, rtts, &mut self.refused_at, alone);
+                // With nothing in flight no acknowledgment would make it try again; Linux has a timer for that.
+                if !passes && !alone {
+                    limited_by = SendLimit::Congestion;
+                    self.reduce_once(now, in_flight);
                     break;
                 }
+            }
+            if let Some(rate) = rate {
                 self.next_send = self.next_send.max(now - PACING_CREDIT) + Bytes(len) / rate;
             }
             sent = true;
