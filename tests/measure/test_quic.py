@@ -53,6 +53,12 @@ def test_quic_fills_the_link_and_its_delay_and_grade_are_those_of_tcp(
         assert stream["rtt_ms"] > 100
         assert stream["cwnd"] > 10
         assert (stream["retransmissions"], stream["share_rwnd"]) == (None, None)
+    # QUIC probes wait as the others do, also where a load by QUIC has a socket of its own at their port.
+    for phase in (tcp, quic):
+        found = phase["quic_probes"]
+        assert found["sent"] >= 8, found
+        assert found["lost"] < found["sent"] / 2, found
+        assert not found["differs"], found
     assert sum(stream["lost_packets"] for stream in quic["streams"]) > 0
     assert sum(stream["congestion_events"] for stream in quic["streams"]) > 0
 
