@@ -33,7 +33,8 @@ def uploaded(folder: Path, passes: str = "", *, blocks_quic: bool = False) -> di
 def check(found: dict[str, Any], *, waits: bool, differs: bool) -> None:
     """Whether round trips waited in the queue, unlike the probes."""
     assert (found["differs"], found["blocked"]) == (differs, False), found
-    assert found["lost"] <= found["sent"] / 4, found
+    # A full queue drops some of them.
+    assert found["lost"] < found["sent"] / 2, found
     if waits:
         assert 0.5 * FULL_MS < found["added_p50_ms"] < 1.2 * FULL_MS, found
     else:
