@@ -116,10 +116,19 @@ def phase(name: str, grade: str) -> dict[str, Any]:
         f"delay_{quiet}": delay(0.0),
         "delay_rtt": delay(ms, loss),
         "handshakes": {
-            "handshakes": 30,
+            "sent": 30,
             "lost": 0,
             "added_p50_ms": ms + 40.0,
             "later_ms": 40.0,
+            "blocked": False,
+            "differs": name == "up",
+        },
+        "quic_probes": {
+            "sent": 15,
+            "lost": 15 if name == "up" else 0,
+            "added_p50_ms": None if name == "up" else ms,
+            "later_ms": None if name == "up" else 0.0,
+            "blocked": name == "up",
             "differs": name == "up",
         },
         "place": {"after": 1, "before": 2, "share": 0.95, "device": "the home router's uplink"}

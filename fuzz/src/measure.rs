@@ -15,6 +15,7 @@ use measure::wire::data::{self, Opening};
 use measure::wire::keys::{Key, unhex};
 use measure::wire::message::{Frames, MAX_FRAME, ToClient, ToServer, frame};
 use measure::wire::probe::{self, Probe};
+use measure::wire::quic_probe::{self, QuicProbe, answered};
 use measure::wire::replay::{Replay, WINDOW};
 
 fn key() -> Key {
@@ -92,6 +93,25 @@ pub fn signed(bytes: &[u8]) {
         assert_eq!(probe::expiring(7, number)[..20], same[..]);
     }
     let _ = unhex::<16>(&String::from_utf8_lossy(bytes));
+}
+
+/// QUIC probes and answers of any server of QUIC. What is read as a probe is no answer, and is written alike; its answer belongs to
+/// it.
+pub fn quic(bytes: &[u8]) {
+    let key = key();
+    if let Some(probe) = QuicProbe::read(bytes, &key) {
+        assert!(bytes.len() >= quic_probe::LENGTH);
+        assert_eq!(answered(bytes), None);
+        assert_eq!(answered(&probe.answer()), Some(probe.ids));
+        let again = probe.write(&key, &[0; quic_probe::LENGTH]);
+        assert_eq!(again[..43], bytes[..43]);
+    }
+    if let Some(first) = bytes.first_chunk() {
+        let probe = QuicProbe::new(7, *first);
+        let written = probe.write(&key, &[0; quic_probe::LENGTH]);
+        assert_eq!(QuicProbe::read(&written, &key), Some(probe));
+        assert_eq!(answered(&probe.answer()), Some(probe.ids));
+    }
 }
 
 /// Numbers of probes in any order, and counts of a server that lies. No number is new twice, and every probe has a fate.

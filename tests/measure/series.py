@@ -76,8 +76,9 @@ queue = {{ kind = "droptail", limit = "{link.queue_kb} KB" }}
                 self.sysctl(router, "net.ipv6.conf.all.forwarding", "1")
         self.go()
 
-    def shape_uploads(self, prefers_udp: bool) -> None:
-        """8 Mbit/s at the home router, with 200 packets of queue; UDP passes that queue, or does not."""
+    def shape_uploads(self, passes: str, *, blocks_quic: bool = False) -> None:
+        """8 Mbit/s at the home router, with 200 packets of queue. What passes that queue: `udp`, `other udp`, which is no QUIC, or
+        nothing. QUIC is dropped, or is not."""
         device = ("dev", self.devices["home", "provider"])
         rates = ("htb", "rate", "4mbit", "ceil", "8mbit", "burst", "3000", "cburst", "3000")
         for words in (
@@ -85,9 +86,21 @@ queue = {{ kind = "droptail", limit = "{link.queue_kb} KB" }}
             ("class", "add", *device, "parent", "1:", "classid", "1:1", *rates[:2], "8mbit"),
             ("class", "add", *device, "parent", "1:1", "classid", "1:10", *rates, "prio", "0"),
             ("class", "add", *device, "parent", "1:1", "classid", "1:20", *rates, "prio", "1"),
+            ("class", "add", *device, "parent", "1:1", "classid", "1:30", *rates, "prio", "0"),
             ("qdisc", "add", *device, "parent", "1:20", "pfifo", "limit", "200"),
+            # It takes no packet at all.
+            ("qdisc", "add", *device, "parent", "1:30", "pfifo", "limit", "0"),
         ):
             self.ask("home", "tc", *words)
-        if prefers_udp:
-            udp = ("u32", "match", "ip", "protocol", str(IPPROTO_UDP), "0xff", "flowid", "1:10")
-            self.ask("home", "tc", "filter", "add", *device, "parent", "1:", "protocol", "ip", *udp)
+        udp = ("u32", "match", "ip", "protocol", str(IPPROTO_UDP), "0xff")
+        # The long header of QUIC, in the first bit behind the headers of IPv4 and UDP.
+        quic, other = ((*udp, "match", "u8", bit, "0x80", "at", "28") for bit in ("0x80", "0x00"))
+        filters = []
+        if passes:
+            filters.append((*(udp if passes == "udp" else other), "flowid", "1:10"))
+        if blocks_quic:
+            filters.append((*quic, "flowid", "1:30"))
+        for words in filters:
+            self.ask(
+                "home", "tc", "filter", "add", *device, "parent", "1:", "protocol", "ip", *words
+            )

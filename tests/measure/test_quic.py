@@ -55,6 +55,12 @@ def test_quic_fills_the_link_and_its_delay_and_grade_are_those_of_tcp(
     # All together still fill most of the buffer when half of them have just backed off by CUBIC's 0.7 (RFC 9438 section 4.6).
     link = {"down": DOWN, "up": UP}[way]
     assert sum(stream["cwnd"] for stream in quic["streams"]) > 0.7 * link.queue_kb * 1e3 / 1500
+    # QUIC probes wait as the others do, also where a load by QUIC has a socket of its own at their port.
+    for phase in (tcp, quic):
+        found = phase["quic_probes"]
+        assert found["sent"] >= 8, found
+        assert found["lost"] < found["sent"] / 2, found
+        assert not found["differs"], found
     assert sum(stream["lost_packets"] for stream in quic["streams"]) > 0
     assert sum(stream["congestion_events"] for stream in quic["streams"]) > 0
 

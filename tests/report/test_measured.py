@@ -70,12 +70,14 @@ def test_phases_are_marked_and_distributed(tmp_path: Path, open_page: Opener) ->
     assert layers == ["idle", "download", "upload"]
 
 
-def test_a_network_that_treats_tcp_and_udp_differently_is_named_in_its_phase(
+def test_a_network_that_treats_tcp_or_quic_differently_is_named_in_its_phase(
     tmp_path: Path, open_page: Opener
 ) -> None:
     text = open_page(written(made.result(), tmp_path)).locator("#grades").inner_text()
     assert "upload: TCP handshakes take 40 ms longer than the probes" in text
+    assert "upload: none of 15 QUIC probes was answered, but the other probes were" in text
     assert "download: TCP handshakes" not in text
+    assert "QUIC probes take" not in text
 
 
 def test_a_measurement_without_any_grade_has_a_page(tmp_path: Path, open_page: Opener) -> None:

@@ -6,6 +6,7 @@ mod hop_prober;
 mod loads;
 mod prober;
 mod progress;
+mod quic_prober;
 mod recorder;
 mod run;
 mod silence;

@@ -192,6 +192,7 @@ mod tests {
             delay_up: Some(delay),
             delay_rtt: None,
             handshakes: None,
+            quic_probes: None,
             place: None,
             place_why: None,
             streams: vec![Stream::new(direction, info, None)],

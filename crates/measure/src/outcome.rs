@@ -4,6 +4,8 @@
 //! figures of each loaded phase per direction, and a grade: of the loaded direction in `down` and `up`, of the round trip
 //! in `both`, which needs no clock of the other end.
 
+use std::ops::Range;
+
 use algo::Rng;
 use flow::diagnose::grade::usability;
 use serde::{Serialize, Serializer};
@@ -14,7 +16,7 @@ use crate::hops::{Hop, Place, hops, place};
 use crate::losses::{Fate, fates};
 use crate::samples::Samples;
 use crate::seen::{Kind, Load, Phase, Recorded, Seen, Stream, Transport};
-use crate::treatment::{Treatment, treatment};
+use crate::treatment::{RoundTrip, Treatment, treatment};
 use crate::wire::data::Direction;
 
 /// The result of a test.
@@ -76,6 +78,8 @@ pub struct PhaseOutcome {
     pub delay_rtt: Option<Delay>,
     /// TCP handshakes beside the probes.
     pub handshakes: Option<Treatment>,
+    /// QUIC probes beside them; `None`: the server answers none.
+    pub quic_probes: Option<Treatment>,
     /// Where the queue of a phase of one direction stands.
     pub place: Option<Place>,
     /// Why that is not known.
@@ -361,25 +365,22 @@ impl Evaluated<'_> {
             delay_down: down.as_ref().map(Delay::from),
             delay_up: up.as_ref().map(Delay::from),
             delay_rtt: rtt.as_ref().map(Delay::from),
-            handshakes: self.handshakes(from, until),
+            handshakes: self.treatment(&self.seen.handshakes, from..until),
+            quic_probes: self.treatment(&self.seen.quic_probes, from..until),
             place: place.clone().and_then(Result::ok),
             place_why: place.and_then(Result::err).map(|why| why.to_string()),
             streams: load.streams.clone(),
         })
     }
 
-    /// TCP handshakes beside the probes within some time.
-    fn handshakes(&self, from: i64, until: i64) -> Option<Treatment> {
-        let all = &self.seen.handshakes;
-        let least = all.iter().filter_map(|h| h.rtt_ms).reduce(f64::min);
-        let within: Vec<_> =
-            all.iter().filter(|h| (from..until).contains(&h.t1)).copied().collect();
+    /// Round trips beside the probes within some time.
+    fn treatment(&self, all: &[RoundTrip], within: Range<i64>) -> Option<Treatment> {
         let probes: Vec<(i64, f64)> = self
             .answered
             .iter()
             .map(|(times, _)| (times.t1, self.clocks.queue(times).rtt_ms))
             .collect();
-        treatment(&within, least, &probes)
+        treatment(all, within, &probes)
     }
 }
 
@@ -387,7 +388,6 @@ impl Evaluated<'_> {
 mod tests {
     use super::*;
     use crate::seen::{Opened, Part, Record, Step};
-    use crate::treatment::Handshake;
     use crate::wire::message::{Info, StreamInfo};
 
     const S: i64 = 1_000_000_000;
@@ -424,8 +424,11 @@ mod tests {
             handshakes: (0..150)
                 .map(|n| {
                     let queue_ms = if (30..130).contains(&n) { 245.0 } else { 0.0 };
-                    Handshake { t1: 50 * S + n * S / 10, rtt_ms: Some(21.0 + queue_ms) }
+                    RoundTrip { t1: 50 * S + n * S / 10, rtt_ms: Some(21.0 + queue_ms) }
                 })
+                .collect(),
+            quic_probes: (0..30)
+                .map(|n| RoundTrip { t1: 50 * S + n * S / 2, rtt_ms: None })
                 .collect(),
             steps: vec![
                 step(Kind::Idle(When::Before), 50, 53),
@@ -485,8 +488,10 @@ mod tests {
             assert_eq!(phase.goodput_down_bps, None);
             let handshakes = phase.handshakes.unwrap();
             // Of those, sixty began within the six seconds that were measured.
-            assert_eq!((handshakes.handshakes, handshakes.added_p50_ms), (60, Some(245.0)));
+            assert_eq!((handshakes.sent, handshakes.added_p50_ms), (60, Some(245.0)));
             assert!(!handshakes.differs && handshakes.later_ms.unwrap().abs() < 5.0);
+            let quic = phase.quic_probes.unwrap();
+            assert_eq!((quic.sent, quic.lost, quic.blocked, quic.differs), (12, 12, true, true));
             assert!((phase.from_unix_s - 1_700_000_007.0).abs() < 1e-3);
         }
     }

@@ -8,6 +8,7 @@ use crate::figures::Quantile;
 use crate::hops::{Hop, Place};
 use crate::outcome::{Delay, Outcome, PhaseOutcome};
 use crate::seen::{Recorded, Transport};
+use crate::treatment::Treatment;
 
 /// Shares of the busy time below this did not limit a transfer.
 pub(crate) const LIMITED: f64 = 0.1;
@@ -218,6 +219,25 @@ fn between(place: &Place, hops: &[Hop]) -> String {
     format!("between {after} and {before}")
 }
 
+/// What the network does with some packets otherwise than with others.
+fn treated(name: &str, found: Option<Treatment>, words: [&str; 3], text: &mut String) {
+    let Some(found) = found.filter(|found| found.differs) else { return };
+    let [what, others, more] = words;
+    if let Some(later) = found.later_ms {
+        let (by, way) = (ms(later.abs()), if later > 0.0 { "longer" } else { "shorter" });
+        let _ =
+            writeln!(text, "{name}: {what} take {by} ms {way} than {others}{more}: the network");
+        let _ = writeln!(text, "  treats them differently, and the grade is that of {others}.");
+    } else {
+        let _ = writeln!(
+            text,
+            "{name}: none of {} {what} was answered, but {others} were:",
+            found.sent
+        );
+        let _ = writeln!(text, "  the network blocks them, and the grade is that of {others}.");
+    }
+}
+
 fn lines_of(phase: &PhaseOutcome, hops: &[Hop], text: &mut String) {
     let name = name(phase);
     if let Some(why) = &phase.grade.why {
@@ -233,14 +253,8 @@ fn lines_of(phase: &PhaseOutcome, hops: &[Hop], text: &mut String) {
     if down > 0.0 || up > 0.0 {
         let _ = writeln!(text, "{name}: lost probes ↓ {} ↑ {}.", percent(down), percent(up));
     }
-    if let Some(later) = phase.handshakes.filter(|h| h.differs).and_then(|h| h.later_ms) {
-        let (by, way) = (ms(later.abs()), if later > 0.0 { "longer" } else { "shorter" });
-        let _ = writeln!(
-            text,
-            "{name}: TCP handshakes take {by} ms {way} than the probes, which are UDP: the network"
-        );
-        let _ = writeln!(text, "  treats them differently, and the grade is that of the probes.");
-    }
+    treated(&name, phase.handshakes, ["TCP handshakes", "the probes", ", which are UDP"], text);
+    treated(&name, phase.quic_probes, ["QUIC probes", "the other probes", ""], text);
     if !phase.steady {
         let _ = writeln!(text, "{name}: goodput was not steady yet when measuring began.");
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::delay::{Times, When};
 use crate::hops::HopProbe;
-use crate::treatment::Handshake;
+use crate::treatment::RoundTrip;
 use crate::wire::data::Direction;
 use crate::wire::message::{Info, StreamInfo};
 
@@ -217,7 +217,9 @@ pub struct Seen {
     /// Every probe that expires on the way.
     pub hops: Vec<HopProbe>,
     /// TCP handshakes beside them, in the order of time.
-    pub handshakes: Vec<Handshake>,
+    pub handshakes: Vec<RoundTrip>,
+    /// QUIC probes, likewise.
+    pub quic_probes: Vec<RoundTrip>,
     /// Every step.
     pub steps: Vec<Step>,
     /// Bytes that the client had received, by its clock.

@@ -1,8 +1,9 @@
-//! Whether the network treats TCP handshakes and the probes, which are UDP, alike.
+//! Whether the network treats TCP handshakes, or QUIC, and the probes, which are other UDP, alike.
 //!
-//! signal: round trips of TCP handshakes, and of the probes sent at the same time · model: both meet the same queue, unless
-//! the network sorts packets by protocol or by connection. A queue changes within a second, so each handshake is compared
-//! with the probes next to it in time · action: by how much handshakes are later, and whether that is another treatment.
+//! signal: round trips of TCP handshakes or of QUIC, and of the probes sent at the same time · model: both meet the same queue,
+//! unless the network sorts packets by protocol or by connection. A queue changes within a second, so each round trip is compared
+//! with the probes next to it in time · action: by how much they are later, and whether that is another treatment; whether none
+//! of the whole test came back.
 //!
 //! Why: a grade is that of the probes. Where a network lets them pass its queue, a connection waits although the grade
 //! is good.
@@ -10,75 +11,80 @@
 //! The kernel measures a handshake: the first RTT of its connection. One whose SYN was sent again counts as lost, and is in no
 //! pair. Source: this project.
 
+use std::ops::Range;
+
 use serde::Serialize;
 
 use crate::figures::median;
 
-/// A handshake that began.
+/// A TCP handshake or a QUIC probe that was sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Handshake {
+pub struct RoundTrip {
     /// When, client's clock, ns.
     pub t1: i64,
-    /// Its round trip; `None`: the SYN or its answer was lost.
+    /// How long it took; `None`: it or its answer was lost.
     pub rtt_ms: Option<f64>,
 }
 
-/// Handshakes of a phase beside its probes.
+/// Round trips of a phase beside its probes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Treatment {
-    /// Handshakes that began.
-    pub handshakes: usize,
-    /// Those whose SYN or answer was lost.
+    /// How many were sent.
+    pub sent: usize,
+    /// Those that were lost, or whose answers were.
     pub lost: usize,
-    /// Median of their round trips above the smallest of the test.
+    /// Median of what they took above the smallest of the test.
     pub added_p50_ms: Option<f64>,
     /// Median of what each took longer than the probes next to it; negative: shorter.
     pub later_ms: Option<f64>,
+    /// None of the whole test was answered, and the probes next to them were.
+    pub blocked: bool,
     /// The network treats them differently.
     pub differs: bool,
 }
 
-/// A probe so far from a handshake met another queue: three gaps of 50 probes a second.
+/// A probe so far from a round trip met another queue: three gaps of 50 probes a second.
 const NEAR_NS: i64 = 60_000_000;
-/// With fewer pairs nine in ten are all.
+/// With fewer pairs nine in ten are all, and so many are not lost by chance.
 const MIN_PAIRS: usize = 8;
 /// So many pairs in a hundred have to differ in the same direction.
 const SAME_DIRECTION: usize = 90;
 /// A smaller difference is none: as the bound of accuracy, once for each of the two.
 const MIN_DIFFERENCE_MS: f64 = 10.0;
-/// Nor is one below this share of the larger: handshakes are packets of another length.
+/// Nor is one below this share of the larger: they are packets of another length.
 const MIN_SHARE: f64 = 0.25;
 
-/// Compares the handshakes of a phase with its answered probes, each with its sending time and its added delay, in the order of
-/// time. `rtt_min_ms`: the smallest round trip of all handshakes. `None` without a handshake.
-pub fn treatment(
-    handshakes: &[Handshake],
-    rtt_min_ms: Option<f64>,
-    probes: &[(i64, f64)],
-) -> Option<Treatment> {
-    if handshakes.is_empty() {
+/// Compares the round trips of a phase, among all of a test, with answered probes, each with its sending time and its added delay,
+/// all in the order of time. `None`: none was sent then.
+pub fn treatment(all: &[RoundTrip], phase: Range<i64>, probes: &[(i64, f64)]) -> Option<Treatment> {
+    let within: Vec<&RoundTrip> = all.iter().filter(|one| phase.contains(&one.t1)).collect();
+    if within.is_empty() {
         return None;
     }
-    let added = |h: &Handshake| Some((h.t1, (h.rtt_ms? - rtt_min_ms?).max(0.0)));
-    let took: Vec<(i64, f64)> = handshakes.iter().filter_map(added).collect();
+    let least = all.iter().filter_map(|one| one.rtt_ms).reduce(f64::min);
+    let added = |one: &&RoundTrip| Some((one.t1, one.rtt_ms? - least?));
+    let took: Vec<(i64, f64)> = within.iter().filter_map(added).collect();
     let pairs: Vec<(f64, f64)> =
         took.iter().filter_map(|(t1, ms)| Some((*ms, near(probes, *t1)?))).collect();
     let middle = |values: Vec<f64>| (!values.is_empty()).then(|| median(&values));
     let later_ms = middle(pairs.iter().map(|(own, theirs)| own - theirs).collect());
     let larger =
         middle(pairs.iter().map(|(own, theirs)| own.max(*theirs)).collect()).unwrap_or(0.0);
-    let differs = later_ms.is_some_and(|later| {
+    let otherwise = later_ms.is_some_and(|later| {
         let same = pairs.iter().filter(|(own, theirs)| (own - theirs) * later > 0.0).count();
         pairs.len() >= MIN_PAIRS
             && later.abs() > f64::max(MIN_DIFFERENCE_MS, MIN_SHARE * larger)
             && same * 100 >= pairs.len() * SAME_DIRECTION
     });
+    let blocked = least.is_none()
+        && all.iter().filter(|one| near(probes, one.t1).is_some()).count() >= MIN_PAIRS;
     Some(Treatment {
-        handshakes: handshakes.len(),
-        lost: handshakes.iter().filter(|h| h.rtt_ms.is_none()).count(),
+        sent: within.len(),
+        lost: within.iter().filter(|one| one.rtt_ms.is_none()).count(),
         added_p50_ms: middle(took.iter().map(|(_, ms)| *ms).collect()),
         later_ms,
-        differs,
+        blocked,
+        differs: otherwise || blocked,
     })
 }
 
@@ -103,6 +109,13 @@ mod tests {
     use super::*;
 
     const MS: i64 = 1_000_000;
+    /// Of the phase, and before it.
+    const TIME: Range<i64> = 0..10_000 * MS;
+
+    /// One before the phase, which met no queue.
+    fn beginning(later: &[RoundTrip]) -> Vec<RoundTrip> {
+        [&[RoundTrip { t1: -1, rtt_ms: Some(40.0) }], later].concat()
+    }
 
     /// Five seconds beside a queue that swings by half in two seconds: a handshake every 130 ms, a probe every 20 ms. Both have
     /// noise of a few ms; what part of the queue each meets.
@@ -113,18 +126,18 @@ mod tests {
         let mut noise = |ms: f64| ms + 3.0 * rng.uniform();
         let probes: Vec<(i64, f64)> =
             (0..250).map(|n| n * 20 * MS).map(|t| (t, noise(of_probes * queue(t)))).collect();
-        let handshakes: Vec<Handshake> = (0..38)
+        let handshakes: Vec<RoundTrip> = (0..38)
             .map(|n| n * 130 * MS)
-            .map(|t1| Handshake { t1, rtt_ms: Some(40.0 + noise(of_handshakes * queue(t1))) })
+            .map(|t1| RoundTrip { t1, rtt_ms: Some(40.0 + noise(of_handshakes * queue(t1))) })
             .collect();
-        treatment(&handshakes, Some(40.0), &probes).unwrap()
+        treatment(&beginning(&handshakes), TIME, &probes).unwrap()
     }
 
     #[test]
     fn the_same_queue_is_no_difference_however_it_swings() {
         let same = seen(1.0, 1.0);
         assert!(!same.differs && same.later_ms.is_some_and(|ms| ms.abs() < 4.0), "{same:?}");
-        assert_eq!((same.handshakes, same.lost), (38, 0));
+        assert_eq!((same.sent, same.lost), (38, 0));
         assert!(!seen(0.0, 0.0).differs);
         // A sixth is what lengths and schedulers make.
         assert!(!seen(1.2, 1.0).differs);
@@ -140,21 +153,38 @@ mod tests {
 
     #[test]
     fn a_difference_now_and_then_or_of_few_is_none() {
-        let handshake = |n: i64, ms| Handshake { t1: n * 100 * MS, rtt_ms: ms };
+        let one = |n: i64, ms| RoundTrip { t1: n * 100 * MS, rtt_ms: ms };
         let probes: Vec<(i64, f64)> = (0..100).map(|n| (n * 20 * MS, 0.0)).collect();
-        let judged =
-            |list: &[Handshake]| treatment(list, Some(40.0), &probes).map(|found| found.differs);
-        let late: Vec<Handshake> = (0..20).map(|n| handshake(n, Some(240.0))).collect();
+        let judged = |list: &[RoundTrip]| {
+            treatment(&beginning(list), TIME, &probes).map(|found| found.differs)
+        };
+        let late: Vec<RoundTrip> = (0..20).map(|n| one(n, Some(240.0))).collect();
         assert_eq!(judged(&late), Some(true));
         assert_eq!(judged(&late[..7]), Some(false), "too few");
-        let some: Vec<Handshake> =
-            (0..20).map(|n| handshake(n, Some(if n % 5 == 0 { 40.0 } else { 240.0 }))).collect();
+        let some: Vec<RoundTrip> =
+            (0..20).map(|n| one(n, Some(if n % 5 == 0 { 40.0 } else { 240.0 }))).collect();
         assert_eq!(judged(&some), Some(false), "a fifth does not wait");
         // Those that were lost, and those without a probe nearby, are in no pair.
-        let lost: Vec<Handshake> = (0..20).map(|n| handshake(n, None)).collect();
-        let found = treatment(&lost, None, &probes).unwrap();
+        let lost: Vec<RoundTrip> = (0..20).map(|n| one(n, None)).collect();
+        let found = treatment(&beginning(&lost), TIME, &probes).unwrap();
         assert_eq!((found.lost, found.later_ms, found.differs), (20, None, false));
-        assert_eq!(treatment(&late, Some(40.0), &[]).unwrap().later_ms, None);
-        assert_eq!(treatment(&[], None, &probes), None);
+        assert_eq!(treatment(&late, TIME, &[]).unwrap().later_ms, None);
+        assert_eq!(treatment(&[], TIME, &probes), None);
+    }
+
+    #[test]
+    fn what_never_came_back_is_blocked_if_the_probes_beside_it_did() {
+        let lost: Vec<RoundTrip> =
+            (-10..10).map(|n| RoundTrip { t1: n * 100 * MS, rtt_ms: None }).collect();
+        let probes: Vec<(i64, f64)> = (-50..50).map(|n| (n * 20 * MS, 0.0)).collect();
+        let found = treatment(&lost, TIME, &probes).unwrap();
+        assert!(found.blocked && found.differs, "{found:?}");
+        assert_eq!((found.sent, found.lost, found.later_ms), (10, 10, None));
+        let blocked = |list: &[RoundTrip], probes: &[(i64, f64)]| {
+            treatment(list, TIME, probes).is_some_and(|found| found.blocked || found.differs)
+        };
+        assert!(!blocked(&lost, &[]), "nor was a probe answered");
+        assert!(!blocked(&lost[10..17], &probes), "too few");
+        assert!(!blocked(&beginning(&lost), &probes), "one of the test was answered");
     }
 }

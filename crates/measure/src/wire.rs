@@ -4,6 +4,7 @@ pub mod data;
 pub mod keys;
 pub mod message;
 pub mod probe;
+pub mod quic_probe;
 pub mod replay;
 
 /// The protocol inside TLS (RFC 7301).

@@ -5,6 +5,7 @@ use measure::wire::data::{Direction, Opening};
 use measure::wire::keys::Key;
 use measure::wire::message::{Info, Limits, QuicInfo, StreamInfo, ToClient, ToServer, frame};
 use measure::wire::probe::Probe;
+use measure::wire::quic_probe::{self, QuicProbe};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -17,7 +18,7 @@ fn frames() -> Vec<Vec<u8>> {
     let info = Info { t_ns: -1, up_bytes: 2, streams: vec![stream; 2] };
     let hello = ToServer::Hello { v: vec![1, 2], proof: "cd".repeat(32) };
     let (cc, quic) = (vec!["bbr".into()], vec!["newreno".into()]);
-    let welcome = ToClient::Welcome { session: "0f".repeat(8), cc, limits, quic };
+    let welcome = ToClient::Welcome { session: "0f".repeat(8), cc, limits, quic, quic_probes: 10 };
     let no_quic = ToClient::Quic { why: Some("a\u{1b}[2Jb".into()) };
     let said =
         [ToClient::Refused { why: "a\u{1b}[2Jb".into() }, welcome, no_quic, ToClient::Info(info)];
@@ -36,6 +37,12 @@ fn signed() -> Vec<Vec<u8>> {
     let cc = Some("cubic".to_owned());
     let opening = Opening { session: 1, id: 2, direction: Direction::Down, cc };
     vec![probe.write(&key).to_vec(), opening.write(&key).to_vec()]
+}
+
+fn quic_probes() -> Vec<Vec<u8>> {
+    let probe = QuicProbe::new(3, [9; quic_probe::RANDOM]);
+    let key = Key::derived("token", &[1; 32]);
+    vec![probe.write(&key, &[5; quic_probe::LENGTH]).to_vec(), probe.answer().to_vec()]
 }
 
 fn configurations() -> Vec<Vec<u8>> {
@@ -99,6 +106,11 @@ proptest! {
     }
 
     #[test]
+    fn probes_of_quic(bytes in near(quic_probes())) {
+        driven::quic(&bytes);
+    }
+
+    #[test]
     fn configurations_of_servers(bytes in near(configurations())) {
         driven::configuration(&bytes);
     }
@@ -127,6 +139,7 @@ proptest! {
     fn any_bytes(bytes in vec(any::<u8>(), 0..300)) {
         driven::control(&bytes);
         driven::signed(&bytes);
+        driven::quic(&bytes);
         driven::numbers(&bytes);
         driven::configuration(&bytes);
         driven::iperf3(&bytes);

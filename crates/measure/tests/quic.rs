@@ -1,4 +1,5 @@
-//! Connections by QUIC that are not of the session are closed and counted, and older programs are named.
+//! Connections by QUIC that are not of the session are closed and counted, QUIC probes that are not get no answer, and older programs
+//! are named.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -17,6 +18,7 @@ use measure::tls::{self, Identity, Pin};
 use measure::wire::data::{Direction, Opening};
 use measure::wire::keys::{Key, proof, unhex};
 use measure::wire::message::{Frames, ToClient, ToServer, frame};
+use measure::wire::quic_probe::{self, LENGTH, QuicProbe, answered};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, RecvStream};
 use rustls::{ClientConnection, ServerConnection};
@@ -161,6 +163,45 @@ fn only_a_connection_with_the_sessions_key_carries_a_load_and_others_are_counted
     assert!(line.ends_with(", 4 connections by QUIC refused\n"), "{line}");
     // And its port is free.
     assert!(UdpSocket::bind(address).is_ok());
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn a_quic_probe_of_the_session_is_answered_once_and_nothing_else_is_whether_or_not_a_load_uses_quic()
+ {
+    let (mut server, address, pin) = server();
+    let (mut control, _, key) = session(address, pin);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(address).unwrap();
+    let said = |bytes: &[u8], wait: Duration| {
+        socket.set_read_timeout(Some(wait)).unwrap();
+        socket.send(bytes).unwrap();
+        let mut buffer = [0; 2 * LENGTH];
+        socket.recv(&mut buffer).ok().map(|length| buffer[..length].to_vec())
+    };
+    let none = Duration::from_millis(200);
+    let probe = |number: u32| QuicProbe::new(number, [number as u8; quic_probe::RANDOM]);
+    let written = |number: u32| probe(number).write(&key, &[5; LENGTH]);
+    for first in [0, 10] {
+        if first > 0 {
+            assert_eq!(control.quic(None), None);
+        }
+        let answer = said(&written(first), LIMIT).unwrap();
+        assert!(answer.len() < LENGTH / 30);
+        assert_eq!(answered(&answer), Some(probe(first).ids));
+        assert_eq!(said(&written(first), none), None, "a copy");
+        let other_key = Key::derived("", &[0; 32]);
+        assert_eq!(said(&probe(first + 1).write(&other_key, &[5; LENGTH]), none), None);
+        assert_eq!(said(&written(first + 2)[..LENGTH - 1], none), None, "too short");
+        // What every server of QUIC answers otherwise.
+        let unsigned = [&written(first + 3)[..23], &[0; LENGTH]].concat();
+        assert_eq!(said(&unsigned, none), None);
+    }
+    // At most ten a second, in one second or two, and two before.
+    let answers = (100..150).filter(|n| said(&written(*n), none / 20).is_some()).count();
+    assert!((8..=20).contains(&answers), "{answers}");
+    control.channel.close();
     server.kill().unwrap();
     server.wait().unwrap();
 }

@@ -128,17 +128,27 @@ def lines(phase: Row) -> Iterator[str]:
     if phase["grade"]["why"] is not None:
         yield f"{name_of(phase)}: no grade: {phase['grade']['why']}."
     yield f"{name_of(phase)}: {phase['usability']}."
-    # Results of an older program have no handshakes.
-    beside = phase.get("handshakes") or {"differs": False}
-    if beside["differs"]:
-        later_ms = beside["later_ms"]
-        way = "longer" if later_ms > 0 else "shorter"
-        yield (
-            f"{name_of(phase)}: TCP handshakes take {abs(later_ms):.0f} ms {way} than the probes, which are UDP: "
-            "the network treats them differently, and the grade is that of the probes."
-        )
+    yield from treated(phase, "handshakes", "TCP handshakes", "the probes", ", which are UDP")
+    yield from treated(phase, "quic_probes", "QUIC probes", "the other probes", "")
     if not phase["steady"]:
         yield f"{name_of(phase)}: goodput was not steady yet when measuring began."
+
+
+def treated(phase: Row, key: str, what: str, others: str, more: str) -> Iterator[str]:
+    """What the network does with some packets otherwise than with others."""
+    # Results of an older program do not have it, and servers of others answer none.
+    found = phase.get(key)
+    if found is None or not found["differs"]:
+        return
+    later_ms = found["later_ms"]
+    if later_ms is None:
+        seen = f"none of {found['sent']} {what} was answered, but {others} were"
+        does = "blocks them"
+    else:
+        way = "longer" if later_ms > 0 else "shorter"
+        seen = f"{what} take {abs(later_ms):.0f} ms {way} than {others}{more}"
+        does = "treats them differently"
+    yield f"{name_of(phase)}: {seen}: the network {does}, and the grade is that of {others}."
 
 
 def place(phase: Row, hops: list[Row]) -> str | None:

@@ -17,7 +17,7 @@ use super::jittered;
 use crate::clock::Clock;
 use crate::load::LOOK;
 use crate::socket::{info, prepare};
-use crate::treatment::Handshake;
+use crate::treatment::RoundTrip;
 
 /// Handshakes under way at a time beside probes of our own.
 pub const BESIDE_PROBES: u32 = 6;
@@ -29,14 +29,14 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Handshakes on their way.
 pub struct Connector {
-    made: Arc<Mutex<Vec<Handshake>>>,
+    made: Arc<Mutex<Vec<RoundTrip>>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Connector {
     /// Opens connections from now on, so many at a time at most.
     pub fn begin(server: SocketAddr, threads: u32, clock: Clock, seed: u64) -> Connector {
-        let made: Arc<Mutex<Vec<Handshake>>> = Arc::default();
+        let made: Arc<Mutex<Vec<RoundTrip>>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
         for number in 0..threads {
             let (made, stop) = (Arc::clone(&made), Arc::clone(&stop));
@@ -56,7 +56,7 @@ impl Connector {
     }
 
     /// Opens no more; the handshakes so far, in the order of time. One under way ends by itself and is not waited for.
-    pub fn end(self) -> Vec<Handshake> {
+    pub fn end(self) -> Vec<RoundTrip> {
         self.stop.store(true, Relaxed);
         let mut made = std::mem::take(&mut *locked(&self.made));
         made.sort_by_key(|handshake| handshake.t1);
@@ -65,7 +65,7 @@ impl Connector {
 }
 
 /// `None`: the other side or this host refuses, which says nothing of the path.
-fn shake_hands(server: SocketAddr, clock: Clock) -> Option<Handshake> {
+fn shake_hands(server: SocketAddr, clock: Clock) -> Option<RoundTrip> {
     let t1 = clock.now();
     match TcpStream::connect_timeout(&server, TIMEOUT) {
         Ok(socket) => {
@@ -74,9 +74,9 @@ fn shake_hands(server: SocketAddr, clock: Clock) -> Option<Handshake> {
             let said = info(&socket);
             // With a SYN that was sent again the kernel's RTT is another one's.
             let rtt_ms = (said.retrans == 0).then(|| f64::from(said.rtt_us) / 1e3);
-            Some(Handshake { t1, rtt_ms })
+            Some(RoundTrip { t1, rtt_ms })
         }
-        Err(e) if e.kind() == ErrorKind::TimedOut => Some(Handshake { t1, rtt_ms: None }),
+        Err(e) if e.kind() == ErrorKind::TimedOut => Some(RoundTrip { t1, rtt_ms: None }),
         Err(_) => None,
     }
 }

@@ -92,6 +92,8 @@ pub struct Control {
     pub key: Key,
     /// What it may take.
     pub limits: Limits,
+    /// QUIC probes a second that the server answers.
+    pub quic_probes: u32,
     /// What the server says.
     pub from_server: Arc<FromServer>,
     channel: Arc<Channel>,
@@ -122,16 +124,16 @@ impl Control {
         let (channel, key) = greet(socket, server.ip(), options)
             .map_err(|e| failure(&options.host, options.pin.is_some(), e))?;
         let mut frames = Frames::default();
-        let (session, limits) = loop {
+        let (session, limits, quic_probes) = loop {
             match next(&channel, &mut frames).map_err(lost)? {
-                ToClient::Welcome { session, limits, quic, .. } => {
+                ToClient::Welcome { session, limits, quic, quic_probes, .. } => {
                     if quic.is_empty() && options.transports.contains(&Transport::Quic) {
                         let why = "it has no QUIC: its unbloat measure is older";
                         return Err(Failure::Refused(why.to_owned()));
                     }
                     let session =
                         unhex(&session).ok_or_else(|| lost(ErrorKind::InvalidData.into()))?;
-                    break (u64::from_le_bytes(session), limits);
+                    break (u64::from_le_bytes(session), limits, quic_probes);
                 }
                 ToClient::Busy { retry_s } => {
                     return Ok(Err(Duration::from_secs(u64::from(retry_s.clamp(1, 10)))));
@@ -167,7 +169,7 @@ impl Control {
             }
             received.end("the server closed the connection");
         });
-        Ok(Ok(Control { server, local, session, key, limits, from_server, channel }))
+        Ok(Ok(Control { server, local, session, key, limits, quic_probes, from_server, channel }))
     }
 
     /// A message to the server. One that cannot be written is a server that is gone.

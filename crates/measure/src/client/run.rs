@@ -10,6 +10,7 @@ use super::control::{Control, locked, server_name};
 use super::loads::Loads;
 use super::prober::Prober;
 use super::progress::Progress;
+use super::quic_prober::QuicProber;
 use super::recorder::{Recorder, Recording};
 use super::{Failure, Options};
 use crate::clock::Clock;
@@ -49,10 +50,15 @@ struct Timing {
     growing: bool,
     /// How often each router is asked while a load is measured.
     hops_per_s: f64,
+    /// QUIC probes a second then.
+    quic_per_s: f64,
 }
 
 /// Idle, a router is asked so often. Linux then has most of its six answers left for the load.
 const IDLE_HOPS_PER_S: f64 = 1.0;
+/// QUIC probes a second without a load: some, of which the least round trip is known. None are sent while a load grows, so that there
+/// are two a second or fewer over the whole test, of 1200 bytes each.
+const IDLE_QUIC_PER_S: f64 = 2.0;
 
 /// Goodput of a loaded path varies by its congestion control's cycles within half a second; five seconds before and five
 /// while it is measured give a grade on most paths.
@@ -67,6 +73,8 @@ const THOROUGH: Timing = Timing {
     first_streams: 1,
     growing: true,
     hops_per_s: 2.0,
+    // A load is measured for four seconds at least: twelve, of which a comparison needs eight.
+    quic_per_s: 3.0,
 };
 /// Twice the probes, so that two seconds have the 200 that a grade needs; eight streams, since there is no
 /// time to add some, and fewer do not fill a deep buffer in two seconds.
@@ -82,6 +90,8 @@ const QUICK: Timing = Timing {
     growing: false,
     // Two seconds have to give three answers.
     hops_per_s: 3.0,
+    // Two seconds have ten.
+    quic_per_s: 5.0,
 };
 
 /// Measures the path to a server.
@@ -99,6 +109,7 @@ pub fn measure(
     let timing = if options.quick { &QUICK } else { &THOROUGH };
     let per_s = timing.per_s.min(f64::from(control.limits.pps)).max(1.0);
     let prober = Prober::begin(&control, per_s, clock, Rng::new(seed, "gaps")).map_err(here)?;
+    let quic = QuicProber::begin(&control, clock, Rng::new(seed, "QUIC")).map_err(here)?;
     let connector = Connector::begin(control.server, BESIDE_PROBES, clock, seed);
     let unix = clock.with_unix();
     let mut run = Run {
@@ -110,6 +121,7 @@ pub fn measure(
         show,
         control,
         prober,
+        quic,
         loads: Loads::new(seed),
         seen: Seen { per_s, unix, ..Seen::default() },
         rng: Rng::new(seed, "bootstrap"),
@@ -119,11 +131,12 @@ pub fn measure(
         step_ends: Instant::now(),
     };
     run.lead();
-    let Run { prober, seen, mut rng, control, loads, .. } = run;
+    let Run { prober, quic, seen, mut rng, control, loads, .. } = run;
     if seen.ended.is_none() {
         wait_for_answers(&prober, &control);
     }
     let handshakes = connector.end();
+    let quic_probes = quic.end();
     let hops = prober.hop_probes();
     let records = prober.end();
     let capture = recording.map(Recording::end);
@@ -135,8 +148,8 @@ pub fn measure(
         )));
     }
     let of_server = std::mem::take(&mut *locked(&control.from_server.infos));
-    let seen =
-        Seen { records, hops, handshakes, of_server, opened: loads.opened(), capture, ..seen };
+    let opened = loads.opened();
+    let seen = Seen { records, hops, handshakes, quic_probes, of_server, opened, capture, ..seen };
     Ok(Outcome::of(seen, &mut rng))
 }
 
@@ -163,6 +176,7 @@ struct Run<'a> {
     show: &'a mut dyn FnMut(&Progress),
     control: Control,
     prober: Prober,
+    quic: QuicProber,
     loads: Loads,
     seen: Seen,
     rng: Rng,
@@ -249,10 +263,11 @@ impl Run<'_> {
         let (from, begun) = (self.clock.now(), Instant::now());
         let mut fine = true;
         self.prober.pace_hops(IDLE_HOPS_PER_S);
+        self.quic.pace(IDLE_QUIC_PER_S, None);
         while fine && begun.elapsed() < length {
             fine = self.tick();
         }
-        self.prober.pace_hops(0.0);
+        self.pause_beside();
         self.seen.steps.push(Step { kind: Kind::Idle(when), from, until: self.clock.now() });
         fine
     }
@@ -350,13 +365,30 @@ impl Run<'_> {
             if (load.steady && growing) || begun.elapsed() >= timing.settling {
                 load.measured = Some(self.clock.now());
                 self.prober.pace_hops(timing.hops_per_s);
+                let uploads = phase.directions().contains(&Direction::Up);
+                self.quic.pace(timing.quic_per_s, uploads.then(|| self.upload_bps()).flatten());
             }
         }
-        self.prober.pace_hops(0.0);
+        self.pause_beside();
         self.seen.steps.push(Step { kind: Kind::Load(load), from, until: self.clock.now() });
         self.loads.stop();
         self.control.say(&ToServer::Stop);
         fine
+    }
+
+    /// Sends nothing but the probes.
+    fn pause_beside(&self) {
+        self.prober.pace_hops(0.0);
+        self.quic.pace(0.0, None);
+    }
+
+    /// Rate of an upload in the latest second.
+    fn upload_bps(&self) -> Option<f64> {
+        let infos = locked(&self.control.from_server.infos);
+        // Ten reports a second.
+        let (first, last) = (infos.get(infos.len().saturating_sub(11))?, infos.last()?);
+        let seconds = (last.t_ns - first.t_ns) as f64 / 1e9;
+        (seconds > 0.0).then(|| (last.up_bytes - first.up_bytes) as f64 * 8.0 / seconds)
     }
 
     /// Bytes that were received in a direction, and when, on the receiver's clock.

@@ -14,7 +14,7 @@ use crate::delay::When;
 use crate::irtt::{Probes, Session};
 use crate::outcome::Outcome;
 use crate::seen::{Kind, Load, Seen, Step};
-use crate::treatment::Handshake;
+use crate::treatment::RoundTrip;
 
 /// Before and after the loads, as with a server of our own.
 const BEFORE: Duration = Duration::from_secs(3);
@@ -80,7 +80,7 @@ impl Beside {
     pub fn end(
         mut self,
         drained: Duration,
-        handshakes: Vec<Handshake>,
+        handshakes: Vec<RoundTrip>,
         unix: (i64, i64),
         ended: Option<String>,
         rng: &mut Rng,

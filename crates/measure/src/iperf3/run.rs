@@ -23,7 +23,7 @@ use crate::outcome::{Delay, Grade, Outcome, PhaseOutcome, goodput};
 use crate::seen::{self, Load, Phase, Stream, Transport};
 use crate::settling::{Settling, TICK};
 use crate::socket::{info, prepare};
-use crate::treatment::Handshake;
+use crate::treatment::RoundTrip;
 use crate::wire::data::Direction;
 use crate::wire::keys::random;
 
@@ -70,7 +70,7 @@ struct Part {
     /// When measuring began and ended, on the client's clock.
     measured: Option<(i64, i64)>,
     steady: bool,
-    handshakes: Vec<Handshake>,
+    handshakes: Vec<RoundTrip>,
     down: Vec<(i64, u64)>,
     up: Vec<(i64, u64)>,
     streams: Vec<Stream>,
@@ -355,6 +355,7 @@ impl Test<'_> {
             delay_up: None,
             delay_rtt: figures.as_ref().map(Delay::from),
             handshakes: None,
+            quic_probes: None,
             place: None,
             place_why: Some(PLACE_WHY.to_owned()),
             streams: part.streams.clone(),

@@ -234,6 +234,7 @@ impl Test<'_> {
             delay_up: None,
             delay_rtt: figures.as_ref().map(Delay::from),
             handshakes: None,
+            quic_probes: None,
             place: None,
             place_why: Some(PLACE_WHY.to_owned()),
             streams: part.stream.iter().cloned().collect(),

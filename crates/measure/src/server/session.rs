@@ -14,7 +14,7 @@ use hyper::body::Bytes;
 use rustls::ServerConfig;
 
 use super::Settings;
-use super::answer::Answerer;
+use super::answer::{Answerer, MAX_QUIC_PER_S};
 use crate::carrier::Carrier;
 use crate::channel::{Channel, locked};
 use crate::clock::Clock;
@@ -118,6 +118,7 @@ impl Session {
             cc: self.controls.clone(),
             limits: self.limits,
             quic: quic::CONTROLS.map(str::to_owned).to_vec(),
+            quic_probes: MAX_QUIC_PER_S,
         });
         thread::scope(|scope| {
             scope.spawn(|| self.answer_probes());

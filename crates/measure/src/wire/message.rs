@@ -54,6 +54,9 @@ pub enum ToClient {
         /// Congestion controls of its QUIC; none: an older server, without QUIC.
         #[serde(default)]
         quic: Vec<String>,
+        /// QUIC probes a second that it answers; 0: an older server, which answers none.
+        #[serde(default)]
+        quic_probes: u32,
     },
     /// Connections by QUIC are taken.
     Quic {
@@ -234,6 +237,18 @@ mod tests {
         }
         assert_eq!(frames.take(), Ok(Some(ToServer::Alive)));
         assert_eq!(frames.take(), Ok(Some(ToServer::Unknown)));
+    }
+
+    #[test]
+    fn an_older_server_has_no_quic() {
+        let limits = r#"{"seconds":1,"bytes":2,"streams":3,"pps":4}"#;
+        let json = format!(r#"{{"type":"welcome","session":"","cc":[],"limits":{limits}}}"#);
+        let mut frames = Frames::default();
+        frames.push(&(json.len() as u32).to_be_bytes());
+        frames.push(json.as_bytes());
+        let welcome = frames.take().unwrap();
+        let Some(ToClient::Welcome { quic, quic_probes, .. }) = welcome else { panic!() };
+        assert_eq!((quic.len(), quic_probes), (0, 0));
     }
 
     #[test]
