@@ -22,9 +22,9 @@ def uploaded(folder: Path, passes: str = "", *, blocks_quic: bool = False) -> di
     with Series(folder, None) as made:
         made.shape_uploads(passes, blocks_quic=blocks_quic)
         made.serve()
-        _, result = made.measure("--quick", "--phases", "up")
+        # Not --quick: of ten round trips in two seconds a full queue may drop half.
+        _, result = made.measure("--phases", "up")
     (phase,) = result["phases"]
-    # Two seconds have so many.
     assert phase["handshakes"]["sent"] >= 8, phase
     assert phase["quic_probes"]["sent"] >= 8, phase
     return dict(phase)

@@ -12,7 +12,7 @@
 //! link. So as far as the link is idle on average, occupancy may exceed the limit by what drains in the time
 //! by which the round trip is longer.
 //!
-//! Source: own. Fair shares are those of [`super::accounts`]; FQ-CoDel prefers sparse flows, too (RFC 8290
+//! Source: own. Fair shares are those of [`Accounts`]; FQ-CoDel prefers sparse flows, too (RFC 8290
 //! section 4.2).
 //!
 //! Deviations from `gate.h`: forwarded packets, and what is neither data of TCP nor a bare ACK, are not
