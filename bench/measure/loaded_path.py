@@ -1,0 +1,105 @@
+"""What a load did to an emulated path, whichever program it was of: from the emulator's decision log alone.
+
+A direction is loaded while packets of more than 1000 bytes pass that have a twentieth of its rate or more. Phases follow
+from it, so that no clock of a program is needed. Waits are those of a small packet that comes at any moment of a phase.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from statistics import fmean, median
+
+from path import GRID_S, Queue, p95
+
+BIN_S = 0.25
+FULL_BYTES = 1000
+SHARE = 0.05
+# Bins in a row that are loaded both ways begin the phase `both`: a load that ends and one that begins share fewer.
+BOTH_BINS = 4
+# crusader averages over so long and takes the largest.
+SMOOTHED_S = 0.4
+TRIMMED = 0.05
+
+
+def loaded(queue: Queue, bins: int) -> list[bool]:
+    """Of each bin: whether the direction is loaded."""
+    sums = [0] * bins
+    for number, started in queue.started.items():
+        size = queue.size[number]
+        if size > FULL_BYTES and started < bins * BIN_S:
+            sums[int(started / BIN_S)] += size
+    return [total * 8 >= SHARE * queue.link.mbps * 1e6 * BIN_S for total in sums]
+
+
+def phases(queues: dict[str, Queue], wanted: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+    """When the first and the last loaded bin of each phase is; `both` comes last where there are several."""
+    end = max(max(queue.arrived) for queue in queues.values())
+    bins = math.ceil(end / BIN_S)
+    down, up = (loaded(queues[way], bins) for way in ("down", "up"))
+    every = list(range(bins))
+    if wanted == ("both",):
+        return spans({"both": [n for n in every if down[n] or up[n]]})
+    first = bins
+    if "both" in wanted:
+        rows = (n for n in every if all(down[n : n + BOTH_BINS]) and all(up[n : n + BOTH_BINS]))
+        first = next(rows, bins)
+    alone = {
+        "down": [n for n in every[:first] if down[n]],
+        "up": [n for n in every[:first] if up[n]],
+        "both": [n for n in every[first:] if down[n] or up[n]],
+    }
+    return spans(alone)
+
+
+def spans(bins: dict[str, list[int]]) -> dict[str, tuple[float, float]]:
+    """From the first to the end of the last."""
+    return {name: (of[0] * BIN_S, (of[-1] + 1) * BIN_S) for name, of in bins.items() if of}
+
+
+def waits_ms(queue: Queue) -> list[float]:
+    """Of a small packet that arrives at each moment of the grid. Where the queue keeps flows apart: what the next packet waited
+    whose flow has no large packet."""
+    end = queue.arrived[-1]
+    if not queue.link.queue:
+        return queue.waits_ms(0, end)
+    large = {flow for flow, size in zip(queue.flow, queue.size, strict=True) if size > FULL_BYTES}
+    sparse = [n for n, flow in enumerate(queue.flow) if flow not in large]
+    times = [queue.arrived[n] for n in sparse]
+    waits = []
+    for step in range(int(end / GRID_S)):
+        at = bisect.bisect_left(times, step * GRID_S)
+        n = sparse[min(at, len(sparse) - 1)]
+        waits.append((queue.started.get(n, math.inf) - queue.arrived[n]) * 1e3)
+    return waits
+
+
+def round_trips_ms(up: list[float], down: list[float], delay_ms: float) -> list[float]:
+    """Both waits of a packet that is sent at each moment and answered at once."""
+    trips = []
+    for n, wait in enumerate(up):
+        if math.isinf(wait):
+            trips.append(wait)
+            continue
+        back = n + round((wait + delay_ms) / 1e3 / GRID_S)
+        if back < len(down):
+            trips.append(wait + down[back])
+    return trips
+
+
+def statistic(name: str, waits: list[float]) -> float:
+    """One that a program prints. Only p95 counts what is lost, as an infinite wait: the others leave it out."""
+    if name == "p95":
+        return p95(waits)
+    answered = [wait for wait in waits if not math.isinf(wait)]
+    if name == "mean":
+        return fmean(answered)
+    if name == "median":
+        return median(answered)
+    if name == "trimmed mean":
+        return fmean(sorted(answered)[: math.ceil(len(answered) * (1 - TRIMMED))])
+    assert name == "largest smoothed", name
+    width = round(SMOOTHED_S / GRID_S)
+    pieces = (waits[n : n + width] for n in range(0, max(1, len(waits) - width), width // 8))
+    kept = ([wait for wait in piece if not math.isinf(wait)] for piece in pieces)
+    return max(fmean(piece) for piece in kept if len(piece) > 2)
