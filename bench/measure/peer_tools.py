@@ -49,9 +49,9 @@ class Tool:
         return [name for name in self.needs if shutil.which(name) is None]
 
     def printed_version(self) -> str:
-        """As the program prints it: the first number with a dot, or nothing."""
+        """As the program prints it: the first number with a dot or name of a commit, or nothing."""
         done = subprocess.run(self.version, capture_output=True, text=True, timeout=60)
-        found = re.search(r"\d+(\.\d+)+\S*", done.stdout + done.stderr)
+        found = re.search(r"\d+(\.\d+)+\S*|\b[0-9a-f]{7,}\b", done.stdout + done.stderr)
         return found[0].rstrip(".,") if found else ""
 
 
