@@ -57,19 +57,23 @@ def spans(bins: dict[str, list[int]]) -> dict[str, tuple[float, float]]:
     return {name: (of[0] * BIN_S, (of[-1] + 1) * BIN_S) for name, of in bins.items() if of}
 
 
-def waits_ms(queue: Queue) -> list[float]:
-    """Of a small packet that arrives at each moment of the grid. Where the queue keeps flows apart: what the next packet waited
-    whose flow has no large packet."""
+def waits_ms(queue: Queue, probe_bytes: tuple[int, ...]) -> list[float]:
+    """Of a small packet that arrives at each moment of the grid. Where the queue keeps flows apart: what the program's next probe
+    waited, of this size and of a flow that has no large packet."""
     end = queue.arrived[-1]
     if not queue.link.queue:
         return queue.waits_ms(0, end)
     large = {flow for flow, size in zip(queue.flow, queue.size, strict=True) if size > FULL_BYTES}
-    sparse = [n for n, flow in enumerate(queue.flow) if flow not in large]
-    times = [queue.arrived[n] for n in sparse]
+    probes = [
+        n
+        for n, (flow, size) in enumerate(zip(queue.flow, queue.size, strict=True))
+        if size in probe_bytes and flow not in large
+    ]
+    times = [queue.arrived[n] for n in probes]
     waits = []
-    for step in range(int(end / GRID_S)):
+    for step in range(int(end / GRID_S) if probes else 0):
         at = bisect.bisect_left(times, step * GRID_S)
-        n = sparse[min(at, len(sparse) - 1)]
+        n = probes[min(at, len(probes) - 1)]
         waits.append((queue.started.get(n, math.inf) - queue.arrived[n]) * 1e3)
     return waits
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from path import MeasuredPath
+from path import PROBE_BYTES, MeasuredPath
 
 RTT_MS = 20
 """Of the path without a load. Subtracted from a program's round trip; ours prints added delay."""
@@ -26,6 +26,8 @@ class Figure:
     added_ms: float | None
     """`None`: it says that it has no figure, or that it is of lost probes."""
     of: str = "rtt"
+    times: tuple[float, float] | None = None
+    """Unix time in which it was measured, where the program says it."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,12 @@ class Tool:
     phases: tuple[str, ...]
     version: tuple[str, ...]
     """A command that prints it."""
+    probe_bytes: tuple[int, ...]
+    """IP lengths of its probes in both directions."""
     number: str
     """What its figures are, and what it does not say."""
+    max_s: int = 100
+    """It is ended after this time."""
 
     def missing(self) -> list[str]:
         """Those of its programs that are not on the PATH."""
@@ -61,10 +67,11 @@ def of_ours(out: str) -> list[Figure]:
     for phase in json.loads(out)["phases"]:
         of = phase["grade"]["of"]
         value = phase[f"delay_{of}"]["p95_ms"][0]
-        grade = " or ".join(phase["grade"]["grades"] or ["no grade"])
+        grade = " or ".join(phase["grade"]["grades"] or [f"no grade ({phase['grade']['why']})"])
+        times = (phase["from_unix_s"], phase["until_unix_s"])
         added = None if value == "lost" else float(value)
         says = f"{grade}, {value if added is None else f'{added:.0f} ms'}"
-        figures.append(Figure(phase["phase"], "p95", says, added, of))
+        figures.append(Figure(phase["phase"], "p95", says, added, of, times))
     return figures
 
 
@@ -143,6 +150,7 @@ TOOLS = (
         of_ours,
         ("down", "up", "both"),
         ("unbloat-measure", "--version"),
+        (PROBE_BYTES,),
         OURS,
     ),
     Tool(
@@ -153,20 +161,8 @@ TOOLS = (
         of_ours,
         ("down", "up", "both"),
         ("unbloat-measure", "--version"),
+        (PROBE_BYTES,),
         "As above, in less time.",
-    ),
-    Tool(
-        "flent rrul",
-        ("flent", "netperf", "netserver"),
-        of_peer(("netserver", "-D", "-4"), ("irtt", "server"), port=12865),
-        lambda made: (
-            *("flent", "rrul", "-H", made.server, "-f", "summary"),
-            *("-D", str(made.folder)),
-        ),
-        of_flent,
-        ("both",),
-        ("flent", "--version"),
-        "Mean of its four kinds of probes and median of its pings, of round trips. The summary includes 5 s before and after the load. `rrul` loads both ways at once, so it does not say which direction delays. Lost probes are not in its summary.",
     ),
     Tool(
         "crusader",
@@ -176,6 +172,7 @@ TOOLS = (
         of_crusader,
         ("down", "up", "both"),
         ("crusader", "--version"),
+        (44,),
         "The largest round trip of each test, smoothed over 400 ms, with its two parts by its own synchronisation of the clocks, and loss of each direction. It does not say how long most packets wait, and has no grade.",
     ),
     Tool(
@@ -189,7 +186,9 @@ TOOLS = (
         of_iperf,
         ("both",),
         ("iperf", "--version"),
-        "Mean round trip of requests of 100 bytes on a TCP connection, ten each second, beside one stream in each direction. So it includes retransmissions, and does not say which direction delays. What is lost is not in it.",
+        (152,),
+        "Mean round trip of requests of 100 bytes on a TCP connection, ten each second, beside one stream in each direction. So it includes retransmissions, and does not say which direction delays. What is lost is not in it. The test is of 10 s.",
+        max_s=45,
     ),
     Tool(
         "goresponsiveness",
@@ -203,7 +202,22 @@ TOOLS = (
         of_go,
         ("down", "up"),
         ("networkQuality", "-version"),
+        (60,),
         "RPM of each direction by its trimmed mean; the added delay is 60000/RPM less 20 ms. It includes requests on loaded connections, which wait for retransmissions and in the flow's own queue. So it is more than what a small packet of another flow waits, by its definition. It does not say in which direction the delay is, nor what is lost.",
+    ),
+    Tool(
+        "flent rrul",
+        ("flent", "netperf", "netserver"),
+        of_peer(("netserver", "-D", "-4"), ("irtt", "server"), port=12865),
+        lambda made: (
+            *("flent", "rrul", "-H", made.server, "-f", "summary"),
+            *("-D", str(made.folder)),
+        ),
+        of_flent,
+        ("both",),
+        ("flent", "--version"),
+        (84, 88),
+        "Mean of its four kinds of probes and median of its pings, of round trips. The summary includes 5 s before and after the load. `rrul` loads both ways at once, so it does not say which direction delays. Lost probes are not in its summary.",
     ),
 )
 

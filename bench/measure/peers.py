@@ -18,7 +18,7 @@ from typing import Any
 
 from evidence import WIDE
 from loaded_path import phases, round_trips_ms, statistic, waits_ms
-from path import GRID_S, Link, MeasuredPath, Queue, near
+from path import GRID_S, Link, MeasuredPath, Queue, near, read_log
 from peer_tools import RTT_MS, TOOLS, Figure, Tool
 
 from unbloat.front.lab import commit
@@ -32,7 +32,6 @@ LINKS = {
     "FQ-CoDel both ways": (WIDE, WIDE),
     "100:1": (Link(1, 60), Link(100, 1500)),
 }
-MAX_S = 110
 HEAD = f"""# unbloat measure beside other programs
 
 Made by `make measure-peers` in network namespaces behind `unbloat-emu`: each program once on each of five links, with its own defaults. The links are those of
@@ -63,18 +62,22 @@ FIGURES = """
 """
 
 
-def truths(tool: Tool, queues: dict[str, Queue], figures: list[Figure]) -> list[float | None]:
-    """Of each figure the same statistic of the true waits; `None` where the log has no such load."""
-    ways = {way: waits_ms(queue) for way, queue in queues.items()}
+def truths(
+    tool: Tool, queues: dict[str, Queue], figures: list[Figure], zero_unix_s: float
+) -> list[dict[str, Any]]:
+    """Of each figure the same statistic of the true waits, over the time of the load and over that which the program names."""
+    ways = {way: waits_ms(queue, tool.probe_bytes) for way, queue in queues.items()}
     waits = ways | {"rtt": round_trips_ms(ways["up"], ways["down"], RTT_MS / 2)}
     times = phases(queues, tool.phases)
-    found: list[float | None] = []
+    found = []
     for figure in figures:
-        if figure.phase not in times:
-            found.append(None)
-            continue
-        begin, end = (round(at / GRID_S) for at in times[figure.phase])
-        found.append(statistic(figure.statistic, waits[figure.of][begin:end]))
+        own = figure.times and (figure.times[0] - zero_unix_s, figure.times[1] - zero_unix_s)
+        truth = {}
+        for name, span in (("true_ms", times.get(figure.phase)), ("own_true_ms", own)):
+            begin, end = (round(at / GRID_S) for at in span or (0, 0))
+            inside = waits[figure.of][begin:end]
+            truth[name] = shown(statistic(figure.statistic, inside)) if inside else None
+        found.append(truth)
     return found
 
 
@@ -82,31 +85,35 @@ def measured(name: str, tool: Tool) -> Case:
     """One run."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        MeasuredPath(Path(folder), *LINKS[name], duration_s=3 * MAX_S) as made,
+        MeasuredPath(Path(folder), *LINKS[name], duration_s=3 * tool.max_s) as made,
     ):
         tool.serve(made)
         begun = time.monotonic()
         client = made.start("client", *tool.words(made), cwd=folder)
         try:
-            out, errors = client.communicate(timeout=MAX_S)
+            out, errors = client.communicate(timeout=tool.max_s)
             ended = True
         except subprocess.TimeoutExpired:
             client.kill()
             out, errors = client.communicate()
             ended = False
         seconds = time.monotonic() - begun
-        queues = made.queues()
+        late_us = made.summary()["lateness_us"]
+        queues = {
+            way: read_log(made.out / f"{way}.decisions", link) for way, link in made.links.items()
+        }
     figures = tool.figures(out) if ended else []
-    pairs = zip(figures, truths(tool, queues, figures), strict=True)
+    pairs = zip(figures, truths(tool, queues, figures, made.zero_unix_s), strict=True)
     return {
         "path": name,
         "tool": tool.name,
         "ended": ended,
         "code": client.returncode,
-        "said": (out + errors)[-3000:] if not figures else "",
+        "said": "" if tool.name.startswith("unbloat") else (out + errors)[-4000:],
         "seconds": round(seconds, 1),
         "bytes": sum(queue.size[n] for queue in queues.values() for n in queue.started),
-        "figures": [vars(figure) | {"true_ms": shown(truth)} for figure, truth in pairs],
+        "late_us": late_us,
+        "figures": [vars(figure) | truth for figure, truth in pairs],
         "version": tool.printed_version(),
     }
 
@@ -151,7 +158,7 @@ def rows(case: Case) -> list[str]:
     """Of one run; one line where it has no figure."""
     if case["figures"]:
         return [row(case, figure) for figure in case["figures"]]
-    why = "no figure" if case["ended"] else f"did not end within {MAX_S} s"
+    why = "no figure" if case["ended"] else "did not end, and was ended"
     size = f"{case['bytes'] / 1e6:.0f}"
     return [
         f"| {case['path']} | {case['tool']} | – | – | {why} | – | – | – | no | {case['seconds']:.0f} | {size} |"
