@@ -140,7 +140,7 @@ def own(*words: str) -> Callable[[MeasuredPath], tuple[str, ...]]:
     return lambda made: (made.program, *made.target, "--json", *words)
 
 
-OURS = "p95 of the added delay in the graded direction (of the round trip in `both`); a lost probe counts as an infinite delay. It needs its own server. It says nothing of calls, video or pages as such."
+OURS = "p95 of the added delay in the graded direction (of the round trip in `both`); a lost probe counts as an infinite delay. It begins when the load has grown, so an overshoot of slow start is not in it. It needs its own server."
 TOOLS = (
     Tool(
         "unbloat measure",
@@ -162,7 +162,7 @@ TOOLS = (
         ("down", "up", "both"),
         ("unbloat-measure", "--version"),
         (PROBE_BYTES,),
-        "As above, in less time.",
+        "As above, in less time. A deep buffer may not fill in it.",
     ),
     Tool(
         "crusader",

@@ -18,12 +18,12 @@ from typing import Any
 
 from evidence import WIDE
 from loaded_path import phases, round_trips_ms, statistic, waits_ms
-from path import GRID_S, Link, MeasuredPath, Queue, near, read_log
+from path import GRID_S, Link, MeasuredPath, Queue, read_log
 from peer_tools import RTT_MS, TOOLS, Figure, Tool
+from peers_page import Case, page, rows
 
 from unbloat.front.lab import commit
 
-Case = dict[str, Any]
 # Those of measure.md that stay as they are and need no trace.
 LINKS = {
     "deep buffers, 8 up, 20 down": (Link(8, 300), Link(20, 600)),
@@ -32,34 +32,6 @@ LINKS = {
     "FQ-CoDel both ways": (WIDE, WIDE),
     "100:1": (Link(1, 60), Link(100, 1500)),
 }
-HEAD = f"""# unbloat measure beside other programs
-
-Made by `make measure-peers` in network namespaces behind `unbloat-emu`: each program once on each of five links, with its own defaults. The links are those of
-[measure.md](measure.md) that need no trace. Without a load the round trip is {RTT_MS} ms on each.
-
-- *it says*: its own figure of the delay under load, in its own words. *statistic*: what that figure is.
-- *added*: that figure as added delay, so a round trip less {RTT_MS} ms. *truth*: the same statistic of what a small packet waited by the emulator's decision log, in the same direction or both.
-  It is of the time in which the program loaded the path: from the first to the last quarter of a second with full packets.
-- *within*: the difference is at most 5 ms or 10 % of the truth.
-- *s*: from its start to its end. *MB*: IP bytes over both links in that time.
-- Of `p95` a lost packet is an infinite wait, as it is for `unbloat measure`. Other statistics leave lost packets out, as the programs do.
-- *down*, *up* and *both* are the loads. Of `unbloat measure` the figure of *down* and *up* is of one direction. All other figures are of round trips.
-
-| path, Mbit/s | program | load | statistic | it says | added, ms | truth, ms | error | within | s | MB |
-|---|---|---|---|---|---|---|---|---|---|---|
-"""
-NOTES = """
-One run says little of how much a program's figures vary from run to run.
-
-## Within, of all figures
-
-| program | within | no figure | seconds, sum | MB, sum |
-|---|---|---|---|---|
-"""
-FIGURES = """
-## What each figure is, and what it does not say
-
-"""
 
 
 def truths(
@@ -121,75 +93,6 @@ def measured(name: str, tool: Tool) -> Case:
 def shown(truth: float | None) -> float | str | None:
     """JSON has no infinity."""
     return "lost" if truth == math.inf else truth and round(truth, 1)
-
-
-def judged(figure: dict[str, Any]) -> bool:
-    """Whether it is within the bounds; a figure that is missing is not."""
-    lost = figure["added_ms"] is None and "lost" in figure["says"]
-    added = math.inf if lost else figure["added_ms"]
-    true = math.inf if figure["true_ms"] == "lost" else figure["true_ms"]
-    return added is not None and true is not None and near(added, true)
-
-
-def row(case: Case, figure: dict[str, Any]) -> str:
-    """A line of the table."""
-    added, true = figure["added_ms"], figure["true_ms"]
-    error = "–"
-    if isinstance(added, float) and isinstance(true, float):
-        part = f" ({100 * (added - true) / true:+.0f} %)" if true >= 1 else ""
-        error = f"{added - true:+.1f} ms{part}"
-    cells = (
-        *(case["path"], case["tool"], figure["phase"], figure["statistic"], figure["says"]),
-        *(
-            "–" if value is None else f"{value:.1f}" if isinstance(value, float) else value
-            for value in (added, true)
-        ),
-        *(
-            error,
-            "yes" if judged(figure) else "no",
-            f"{case['seconds']:.0f}",
-            f"{case['bytes'] / 1e6:.0f}",
-        ),
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def rows(case: Case) -> list[str]:
-    """Of one run; one line where it has no figure."""
-    if case["figures"]:
-        return [row(case, figure) for figure in case["figures"]]
-    why = "no figure" if case["ended"] else "did not end, and was ended"
-    size = f"{case['bytes'] / 1e6:.0f}"
-    return [
-        f"| {case['path']} | {case['tool']} | – | – | {why} | – | – | – | no | {case['seconds']:.0f} | {size} |"
-    ]
-
-
-def total(tool: Tool, cases: list[Case]) -> str:
-    """A line of the table of all figures."""
-    figures = [figure for case in cases for figure in case["figures"]]
-    none = sum(not case["figures"] for case in cases)
-    none += sum(figure["says"] == "no RPM" for figure in figures)
-    within = sum(map(judged, figures))
-    seconds = sum(case["seconds"] for case in cases)
-    size = sum(case["bytes"] for case in cases) / 1e6
-    return f"| {tool.name} | {within} of {len(figures)} | {none} | {seconds:.0f} | {size:.0f} |"
-
-
-def page(cases: list[Case]) -> str:
-    """All of it."""
-    text = HEAD + "\n".join(line for case in cases for line in rows(case)) + "\n" + NOTES
-    of = {tool.name: [case for case in cases if case["tool"] == tool.name] for tool in TOOLS}
-    ran = [tool for tool in TOOLS if of[tool.name]]
-    text += "\n".join(total(tool, of[tool.name]) for tool in ran) + "\n" + FIGURES
-    for tool in ran:
-        versions = sorted({case["version"] for case in of[tool.name]} - {""})
-        named = f" ({', '.join(versions)})" if versions else ""
-        text += f"- **{tool.name}**{named}: {tool.number}\n"
-    out = [tool for tool in TOOLS if not of[tool.name]]
-    text += "".join(f"- **{tool.name}** is left out: it was not on the PATH.\n" for tool in out)
-    origins = sorted({case["origin"] for case in cases})
-    return text + f"\nRuns of {'; '.join(origins)}.\n"
 
 
 def read(store: Path) -> list[Case]:

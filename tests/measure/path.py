@@ -267,7 +267,7 @@ def held_mbit(link: Link) -> float:
 
 def most_mbps(link: Link, phase: dict[str, Any]) -> float:
     """The most that a phase's goodput can be: payload of a full link, and what was held back before its time."""
-    length_s = phase["until_unix_s"] - phase["from_unix_s"]
+    length_s: float = phase["until_unix_s"] - phase["from_unix_s"]
     return link.mbps * PAYLOAD + held_mbit(link) / length_s
 
 
