@@ -1,20 +1,23 @@
 """What a load did to an emulated path, whichever program it was of: from the emulator's decision log alone.
 
-A direction is loaded while packets of more than 1000 bytes pass that have a twentieth of its rate or more. Phases follow
-from it, so that no clock of a program is needed. Waits are those of a small packet that comes at any moment of a phase.
+A direction is loaded while it passes packets of more than 1000 bytes with 1 % of its rate or more, of flows that have 30 KB of them
+in all. Phases follow from it, so that no clock of a program is needed. Waits are those of a small packet that comes at any moment of a phase.
 """
 
 from __future__ import annotations
 
 import bisect
 import math
+from collections import Counter
 from statistics import fmean, median
 
 from path import GRID_S, Queue, p95
 
 BIN_S = 0.25
 FULL_BYTES = 1000
-SHARE = 0.05
+SHARE = 0.01
+# Handshakes and answers of probes are less.
+BULK_BYTES = 30_000
 # Bins in a row that are loaded both ways begin the phase `both`: a load that ends and one that begins share fewer.
 BOTH_BINS = 4
 # crusader averages over so long and takes the largest.
@@ -24,11 +27,14 @@ TRIMMED = 0.05
 
 def loaded(queue: Queue, bins: int) -> list[bool]:
     """Of each bin: whether the direction is loaded."""
+    large = [n for n in queue.started if queue.size[n] > FULL_BYTES]
+    flows: Counter[int] = Counter()
+    for n in large:
+        flows[queue.flow[n]] += queue.size[n]
     sums = [0] * bins
-    for number, started in queue.started.items():
-        size = queue.size[number]
-        if size > FULL_BYTES and started < bins * BIN_S:
-            sums[int(started / BIN_S)] += size
+    for n in large:
+        if flows[queue.flow[n]] >= BULK_BYTES and queue.started[n] < bins * BIN_S:
+            sums[int(queue.started[n] / BIN_S)] += queue.size[n]
     return [total * 8 >= SHARE * queue.link.mbps * 1e6 * BIN_S for total in sums]
 
 
