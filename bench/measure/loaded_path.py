@@ -18,8 +18,8 @@ FULL_BYTES = 1000
 SHARE = 0.01
 # Handshakes and answers of probes are less.
 BULK_BYTES = 30_000
-# Bins in a row that are loaded both ways begin the phase `both`: a load that ends and one that begins share fewer.
-BOTH_BINS = 4
+# So many bins in a row that are loaded up begin the uploads; what then loads down is `both`.
+FIRST_BINS = 4
 # crusader averages over so long and takes the largest.
 SMOOTHED_S = 0.4
 TRIMMED = 0.05
@@ -39,21 +39,20 @@ def loaded(queue: Queue, bins: int) -> list[bool]:
 
 
 def phases(queues: dict[str, Queue], wanted: tuple[str, ...]) -> dict[str, tuple[float, float]]:
-    """When the first and the last loaded bin of each phase is; `both` comes last where there are several."""
+    """When the first and the last loaded bin of each phase is. Programs have them in the order down, up, both."""
     end = max(max(queue.arrived) for queue in queues.values())
     bins = math.ceil(end / BIN_S)
     down, up = (loaded(queues[way], bins) for way in ("down", "up"))
-    every = list(range(bins))
+    every = range(bins)
     if wanted == ("both",):
         return spans({"both": [n for n in every if down[n] or up[n]]})
-    first = bins
-    if "both" in wanted:
-        rows = (n for n in every if all(down[n : n + BOTH_BINS]) and all(up[n : n + BOTH_BINS]))
-        first = next(rows, bins)
+    first_up = next((n for n in every if all(up[n : n + FIRST_BINS])), bins)
+    later = every[first_up + FIRST_BINS :] if "both" in wanted else ()
+    first_both = next((n for n in later if down[n]), bins)
     alone = {
-        "down": [n for n in every[:first] if down[n]],
-        "up": [n for n in every[:first] if up[n]],
-        "both": [n for n in every[first:] if down[n] or up[n]],
+        "down": [n for n in every[:first_up] if down[n]],
+        "up": [n for n in every[first_up:first_both] if up[n]],
+        "both": [n for n in every[first_both:] if down[n] or up[n]],
     }
     return spans(alone)
 
