@@ -187,7 +187,7 @@ TOOLS = (
         ("both",),
         ("iperf", "--version"),
         (152,),
-        "Mean round trip of requests of 100 bytes on a TCP connection, ten each second, beside one stream in each direction. So it includes retransmissions, and does not say which direction delays. What is lost is not in it. The test is of 10 s.",
+        "Mean round trip of requests of 100 bytes on a TCP connection, ten each second, beside one stream in each direction. They follow each other, so a time of long waits has fewer of them. The mean includes retransmissions, and the test does not say which direction delays. What is lost is not in it. The test is of 10 s.",
         max_s=45,
     ),
     Tool(
@@ -203,7 +203,7 @@ TOOLS = (
         ("down", "up"),
         ("networkQuality", "-version"),
         (60,),
-        "RPM of each direction by its trimmed mean; the added delay is 60000/RPM less 20 ms. It includes requests on loaded connections, which wait for retransmissions and in the flow's own queue. So it is more than what a small packet of another flow waits, by its definition. It does not say in which direction the delay is, nor what is lost.",
+        "RPM of each direction by its trimmed mean; the added delay is 60000/RPM less 20 ms. It includes requests on loaded connections, which wait for retransmissions and in the flow's own queue. So it is more than what a small packet of another flow waits, by its definition. Its final RPM mixes both loads, so it is not here. Probes that do not return in time are not in it. It does not say in which direction the delay is, nor what is lost.",
     ),
     Tool(
         "flent rrul",

@@ -36,7 +36,7 @@ LIMITS = """
 One run of each says little of how much its figures vary. `unbloat measure` was written with this emulator, the others were not.
 
 All programs stamp their probes outside the kernel, on a machine whose two processors also run the emulator, the load and other work. What a probe waits for a processor is in
-the figure and not in the truth. That is a few ms, and more where programs send or compute much. So a miss of 5 to 20 ms behind FQ-CoDel says little of a program.
+the figure and not in the truth. That is a few ms, and more where programs send or compute much. So a miss of 5 to 20 ms behind FQ-CoDel says little of a program. A largest value, as crusader's, is the most sensitive to it.
 """
 OWN = """
 ## Over the time that unbloat measure judges
@@ -98,7 +98,8 @@ def rows(case: Case) -> list[str]:
     """Of one run; one line where it has no figure."""
     if case["figures"]:
         return [row(case, figure) for figure in case["figures"]]
-    why = "no figure" if case["ended"] else "did not end, and was ended"
+    code = case["code"]
+    why = f"no figure, exit code {code}" if case["ended"] else "did not end, and was ended"
     size = f"{case['bytes'] / 1e6:.0f}"
     return [
         f"| {case['path']} | {case['tool']} | – | – | {why} | – | – | – | no | {case['seconds']:.0f} | {size} |"
