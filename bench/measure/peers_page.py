@@ -22,6 +22,7 @@ Made by `make measure-peers` in network namespaces behind `unbloat-emu`: each pr
 - *s*: from its start to its end. *MB*: IP bytes over both links.
 - *down*, *up* and *both* are the loads. For *down* and *up*, the figure of `unbloat measure` is of that direction alone. All other figures are of round trips.
 - For `p95` a lost packet is an infinite wait, as it is for `unbloat measure`. The other statistics leave out what was lost, as their programs do.
+- A run in which the emulator was more than 50 ms late for a packet is not kept: the machine stood still, and the log does not show what waited before it.
 
 | path, Mbit/s | program | load | statistic | it says | added, ms | truth, ms | error | within | s | MB |
 |---|---|---|---|---|---|---|---|---|---|---|
