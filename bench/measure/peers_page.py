@@ -11,7 +11,7 @@ from peer_tools import RTT_MS, TOOLS, Tool
 Case = dict[str, Any]
 HEAD = f"""# unbloat measure beside other programs
 
-Made by `make measure-peers` in network namespaces behind `unbloat-emu`: each program once on each of five links, one after another, with its own defaults. The links are those of
+Made by `make measure-peers` in network namespaces behind `unbloat-emu`: each program once on each of five links, with its own defaults. The links are those of
 [measure.md](measure.md) that stay as they are and need no trace. Without a load the round trip is {RTT_MS} ms on each.
 
 - *it says*: its own figure of the delay under load. *statistic*: what that figure is.
