@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test random-tests bench claims front front-lab fairness-lab never-worse kernels congestion-control measure-evidence docs install clean
+.PHONY: demo test random-tests bench claims front front-lab fairness-lab never-worse kernels congestion-control measure-evidence measure-peers docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -68,6 +68,12 @@ measure-evidence:
 	./setup --tests
 	PYTHONPATH=tests:tests/measure .venv/bin/python tests/measure/evidence.py --runs $(RUNS) \
 		--store docs/generated/measure.jsonl --page docs/generated/measure.md
+
+# `unbloat measure` beside flent, crusader, iperf2 and goresponsiveness where they are installed, as root: half an hour. Resumes.
+measure-peers:
+	./setup --tests
+	PYTHONPATH=tests:tests/measure .venv/bin/python bench/measure/peers.py \
+		--store docs/generated/measure-peers.jsonl --page docs/generated/measure-peers.md
 
 # The documentation as a site in site/; a broken link fails. Its search needs a server: .venv/bin/mkdocs serve
 docs:

@@ -64,6 +64,8 @@ class Queue:
     link: Link
     arrived: list[float] = field(default_factory=list)
     size: list[int] = field(default_factory=list)
+    flow: list[int] = field(default_factory=list)
+    """Of each packet the hash of its flow."""
     started: dict[int, float] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
 
@@ -129,6 +131,7 @@ def read_log(path: Path, link: Link) -> Queue:
         if tag == 0:
             queue.arrived.append(now / 1e9)
             queue.size.append(values[1])
+            queue.flow.append(values[2])
         elif tag == 1:
             queue.started[len(queue.arrived) - values[1]] = now / 1e9
         elif tag == 2:
