@@ -60,9 +60,9 @@ def chart(fields: Sequence[Field], path: Path) -> None:
         panel.set_xlabel("p95 of a ping above that of the sender that knows the link, ms")
         panel.axhline(0.95, color="#999999", linewidth=0.6)
         panel.grid(alpha=0.2)
+        if chosen:
+            panel.legend(fontsize=8, loc="lower right")
     panels[0].set_ylabel("goodput over the untreated one")
-    panels[1].legend(fontsize=8, loc="lower right")
-    panels[0].legend(fontsize=8, loc="lower right")
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
