@@ -28,7 +28,9 @@ def example(name: str) -> str | None:
         return shutil.which(named)
     if shutil.which("cargo") is None:
         return None
-    argv = ("cargo", "build", "--message-format=json", "-p", "unbloat-agent", "--example", name)
+    # As the workspace's tests build it: a package alone has other features of its dependencies, and a build beside tests on the real
+    # clock disturbs them.
+    argv = ("cargo", "build", "--message-format=json", "--workspace", "--example", name)
     lines = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
     for message in map(json.loads, lines):
         if message.get("target", {}).get("name") == name and message.get("executable"):

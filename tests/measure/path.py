@@ -243,7 +243,9 @@ def other_clock() -> str:
         return named
     if shutil.which("cargo") is None:
         unavailable("cargo", "the example other_clock of unbloat-measure is not built")
-    argv = ["cargo", "build", "--message-format=json", "-p", "unbloat-measure", "--example"]
+    # As the workspace's tests build it: a package alone has other features of its dependencies, and a build beside tests on the real
+    # clock disturbs them.
+    argv = ["cargo", "build", "--message-format=json", "--workspace", "--example"]
     done = subprocess.run([*argv, "other_clock"], cwd=ROOT, capture_output=True, text=True)
     for message in map(json.loads, done.stdout.splitlines()):
         if message.get("target", {}).get("name") == "other_clock" and message.get("executable"):
