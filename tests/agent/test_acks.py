@@ -51,16 +51,22 @@ def transfer(
     return fmean(rates[BEGINNING:]) / 1e6, ping.stop()
 
 
-@pytest.mark.parametrize(("factor", "node"), [(3.0, "notebook"), (1.5, "notebook"), (2.0, "phone")])
+@pytest.mark.measured
 def test_a_download_through_the_router_has_lambda_times_the_smallest_rtt(
-    tmp_path: Path, factor: float, node: str
+    folders: Iterator[Path],
 ) -> None:
-    with Uplink(tmp_path, scenario()) as testbed:
-        Acks(testbed, f"down={factor}")
-        goodput, ping = transfer(testbed, node, "-R", seconds=TIGHT_SECONDS)
-    assert ping.p(0.5) == pytest.approx(factor * BASE_MS, rel=0.12)
-    assert ping.p(0.95) <= 1.12 * factor * BASE_MS
-    assert goodput >= 0.98 * DOWN
+
+    def play(factor: float, node: str) -> Figures:
+        with Uplink(next(folders), scenario()) as testbed:
+            Acks(testbed, f"down={factor}")
+            goodput, ping = transfer(testbed, node, "-R", seconds=TIGHT_SECONDS)
+        middle, high = (ping.p(q) / (factor * BASE_MS) for q in (0.5, 0.95))
+        return {"share": goodput / DOWN, "p50 off by": abs(middle - 1), "p95 over": high}
+
+    cases = [(3.0, "notebook"), (1.5, "notebook"), (2.0, "phone")]
+    bounds = {"share": (">=", 0.98), "p50 off by": ("<=", 0.12), "p95 over": ("<=", 1.12)}
+    # 5 % of 36 s are hardly more than the beginning: p95 of two runs of nine was 1.15 and 1.19.
+    judged({f"{case}": partial(play, *case) for case in cases}, bounds, count=5)
 
 
 def test_without_the_cure_the_same_testbed_has_seconds_of_delay(tmp_path: Path) -> None:
