@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import rpm
 from path import PROBE_BYTES, MeasuredPath
 
 RTT_MS = 20
@@ -115,11 +116,10 @@ def of_iperf(out: str) -> list[Figure]:
 def of_go(out: str) -> list[Figure]:
     """Of the text: the trimmed mean of each direction."""
     figures = []
-    for way, part in re.findall(r"^(Down|Up)load:\n(.*?)^===", out, re.DOTALL | re.MULTILINE):
-        rpm = re.search(r"RPM: +(\d+) \(Single-Sided", part)
-        added = 60_000 / float(rpm[1]) - RTT_MS if rpm and float(rpm[1]) else None
-        says = f"{rpm[1]} RPM" if rpm else "no RPM"
-        figures.append(Figure(f"{way.lower()}", "trimmed mean", says, added))
+    for way, found in rpm.of_go(out).items():
+        added = 60_000 / found.rpm - RTT_MS if found.rpm else None
+        says = "no RPM" if found.rpm is None else f"{found.rpm:.0f} RPM"
+        figures.append(Figure(way, "trimmed mean", says, added))
     return figures
 
 

@@ -16,22 +16,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from evidence import WIDE
+from evidence import STEADY
 from loaded_path import phases, round_trips_ms, statistic, waits_ms
-from path import GRID_S, Link, MeasuredPath, Queue, read_log
+from path import GRID_S, MeasuredPath, Queue, read_log
 from peer_tools import RTT_MS, TOOLS, Figure, Tool
 from peers_page import Case, page, rows
 
 from unbloat.front.lab import commit
-
-# Those of measure.md that stay as they are and need no trace.
-LINKS = {
-    "deep buffers, 8 up, 20 down": (Link(8, 300), Link(20, 600)),
-    "uplink only, FQ-CoDel down": (Link(5, 400), WIDE),
-    "downlink only, FQ-CoDel up": (WIDE, Link(20, 900)),
-    "FQ-CoDel both ways": (WIDE, WIDE),
-    "100:1": (Link(1, 60), Link(100, 1500)),
-}
 
 # A machine that stands still for a moment delays packets before the emulator has them, which its log does not show.
 LATEST_US = 50_000
@@ -60,7 +51,7 @@ def measured(name: str, tool: Tool) -> Case:
     """One run."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        MeasuredPath(Path(folder), *LINKS[name], duration_s=3 * tool.max_s) as made,
+        MeasuredPath(Path(folder), *STEADY[name], duration_s=3 * tool.max_s) as made,
     ):
         tool.serve(made)
         begun = time.monotonic()
@@ -102,7 +93,7 @@ def read(store: Path) -> list[Case]:
     """In the order of the page."""
     text = store.read_text() if store.exists() else ""
     cases: list[Case] = [json.loads(line) for line in text.splitlines()]
-    names, tools = list(LINKS), [tool.name for tool in TOOLS]
+    names, tools = list(STEADY), [tool.name for tool in TOOLS]
     return sorted(cases, key=lambda case: (names.index(case["path"]), tools.index(case["tool"])))
 
 
@@ -121,7 +112,7 @@ def main() -> None:
         if missing := tool.missing():
             print(f"{tool.name} is left out: {', '.join(missing)} is not on the PATH")
             continue
-        for name in LINKS:
+        for name in STEADY:
             if given.only in name and given.tool in tool.name and (name, tool.name) not in done:
                 case = measured(name, tool) | {"origin": origin}
                 if case["late_us"]["max"] > LATEST_US:

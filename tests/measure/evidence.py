@@ -96,6 +96,14 @@ def traced(folder: Path, name: str, mbps: float, queue_kb: int) -> tuple[Link, t
     return Link(mbps, queue_kb, medium=f'trace = "{name}"'), ("--trace", f"{name}={file}")
 
 
+# Links up and down that stay as they are and need no trace.
+STEADY = {
+    "deep buffers, 8 up, 20 down": (Link(8, 300), Link(20, 600)),
+    "uplink only, FQ-CoDel down": (Link(5, 400), WIDE),
+    "downlink only, FQ-CoDel up": (WIDE, Link(20, 900)),
+    "FQ-CoDel both ways": (WIDE, WIDE),
+    "100:1": (Link(1, 60), Link(100, 1500)),
+}
 Ends = tuple[Link, Link, str, tuple[str, ...]]
 
 
@@ -104,11 +112,7 @@ def paths(folder: Path) -> dict[str, Ends]:
     lte_up, up_options = traced(folder, "Verizon-LTE-short.up", 3.0, 300)
     lte_down, down_options = traced(folder, "TMobile-LTE-short.down", 14.0, 1000)
     return {
-        "deep buffers, 8 up, 20 down": (Link(8, 300), Link(20, 600), "", ()),
-        "uplink only, FQ-CoDel down": (Link(5, 400), WIDE, "", ()),
-        "downlink only, FQ-CoDel up": (WIDE, Link(20, 900), "", ()),
-        "FQ-CoDel both ways": (WIDE, WIDE, "", ()),
-        "100:1": (Link(1, 60), Link(100, 1500), "", ()),
+        **{name: (up, down, "", ()) for name, (up, down) in STEADY.items()},
         "steps of the uplink, 8, 4, 12": (Link(8, 300), WIDE, STEPS, ()),
         ONE_OF_TWENTY: (Link(20, 200, loss=0.05), Link(20, 300), "", ()),
         "LTE trace up": (lte_up, WIDE, "", up_options),

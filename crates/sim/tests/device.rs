@@ -94,7 +94,7 @@ fn a_paced_upload_beside_a_download_carries_more_and_reduces_its_window_less_oft
     }
 }
 
-// The lab's figures for the same gate, without and with pacing, beside a held download: 0.59 and 0.85 of the upload alone.
+// The lab's figures for the same gate, without and with pacing, beside a held download: 0.58 and 0.86 of the upload alone.
 #[test]
 fn what_a_gate_without_a_queue_refuses_costs_cubic_half_beside_a_download_and_hardly_anything_paced()
  {

@@ -127,7 +127,7 @@ impl Shared {
             patience: at.duration("patience")?,
             hold: at.flag("hold")?,
             pace: at.flag("pace")?,
-            refuse: true,
+            ..law()
         };
         let shared = Shared {
             mode: Mode::read(document)?,

@@ -23,6 +23,8 @@ const HALF_LIFE_MS: u32 = 100;
 const MEMORY_NS: u64 = 144_270_000;
 /// An account below this belongs to a flow that has ended.
 const ENDED_BYTES: u64 = 64;
+/// Interval between two sweeps of the accounts, and two samples of the rate: that of the rate's average.
+pub(super) const SWEEP_NS: u64 = 20_000_000;
 /// Rounds after the first.
 const ROUNDS: usize = 3;
 

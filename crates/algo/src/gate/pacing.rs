@@ -24,6 +24,7 @@
 
 use units::Instant;
 
+use super::accounts::SWEEP_NS;
 use super::{Accounts, Share, account, balance, drained, rate_over};
 
 /// The time in which the buffer comes to its level: three bursts of two segments, as the kernel paces, at
@@ -31,8 +32,6 @@ use super::{Accounts, Share, account, balance, drained, rate_over};
 pub const FILL_NS: u64 = 40_000_000;
 /// Lower bound of a flow's rate, bytes per second: a packet every 100 ms, the age of a modem's reports.
 pub const LEAST: u64 = 15_000;
-/// Interval between two sweeps of the accounts and two samples of the rate: that of the rate's average.
-const SWEEP_NS: u64 = 20_000_000;
 /// Weight of a sample in the rate's mean and mean deviation, one in so many: about two thirds of a second.
 const STEADY_ONE_IN: u64 = 32;
 /// The rate is steady while its mean deviation is at most one part in so many of its mean. On recorded LTE

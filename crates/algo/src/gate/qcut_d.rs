@@ -121,6 +121,9 @@ impl QcutD {
 
 impl Gate for QcutD {
     fn on_event(&mut self, now: Instant, event: &Event) {
+        if self.pacer.is_none() && self.refusal.is_none() {
+            return self.occupancy.on_event(now, event);
+        }
         let before = self.occupancy.bytes(now).0;
         self.occupancy.on_event(now, event);
         let rate = self.occupancy.bytes_per_second().unwrap_or(0);
@@ -153,7 +156,7 @@ impl Gate for QcutD {
         }
     }
     fn open(&self, now: Instant) -> bool {
-        self.refusal.is_some()
+        self.refuses()
             || self.occupancy.silent(now, self.report_timeout)
             || self.occupancy.bytes(now) <= self.bytes()
     }

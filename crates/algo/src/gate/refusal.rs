@@ -20,12 +20,11 @@
 
 use units::{Duration, Instant};
 
+use super::accounts::SWEEP_NS;
 use super::{Accounts, Share, drained};
 
 /// Nanoseconds of a millisecond.
 const NS_PER_MS: u64 = 1_000_000;
-/// Interval between two sweeps of the accounts: that of the rate's average.
-const SWEEP_NS: u64 = 20_000_000;
 /// The link's idle time is averaged over about a second.
 const BUSY_NS: u64 = 1_000_000_000;
 /// Interval between two samples of that average: packets of a train are closer, and each would add less

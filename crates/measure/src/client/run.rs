@@ -385,10 +385,11 @@ impl Run<'_> {
     /// Rate of an upload in the latest second.
     fn upload_bps(&self) -> Option<f64> {
         let infos = locked(&self.control.from_server.infos);
-        // Ten reports a second.
+        // Ten reports a second. A server may say anything.
         let (first, last) = (infos.get(infos.len().saturating_sub(11))?, infos.last()?);
-        let seconds = (last.t_ns - first.t_ns) as f64 / 1e9;
-        (seconds > 0.0).then(|| (last.up_bytes - first.up_bytes) as f64 * 8.0 / seconds)
+        let seconds = last.t_ns.saturating_sub(first.t_ns) as f64 / 1e9;
+        let bytes = last.up_bytes.saturating_sub(first.up_bytes);
+        (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
     }
 
     /// Bytes that were received in a direction, and when, on the receiver's clock.
