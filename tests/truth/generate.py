@@ -160,6 +160,14 @@ SCENARIOS = (
         40,
     ),
     Scenario(
+        "stall-loss",
+        "many segments lost, then the link stands still for 2 s: some are retransmitted twice",
+        "rate=6e6,queue=400000,delay=20,kill=2000000/2200000,step=3/0,step=5/6e6",
+        "rate=6e6,queue=400000,delay=20",
+        upload("--seconds", "8"),
+        40,
+    ),
+    Scenario(
         "ipv6-loss",
         "1 % random loss over IPv6",
         f"{CLEAN},loss=0.01,seed=9",

@@ -6,8 +6,9 @@ model:  the receiver has a segment once an ACK or a SACK block covers it. The se
         once a complete ACK left it out while later data had arrived; an ACK is complete when its
         SACK option has space for one more block (RFC 2018 section 4). Missing, then acknowledged,
         and not retransmitted in between: it came late. Retransmitted while the receiver reported
-        later data and not this, then shown to have come anyway: both copies came, the first one
-        late. A duplicate report (RFC 2883) shows it, one per retransmission. So does the first ACK
+        later data and not this, then shown to have come anyway: every copy came, the first one
+        late. Duplicate reports (RFC 2883) show it, as many as there were retransmissions; fewer
+        leave open which copy was lost. So does the first ACK
         that begins with the segment, if it echoes a timestamp older than the first
         retransmission (RFC 3522); then none of its retransmissions was needed.
 action: the numbers of segments reported late and of retransmissions shown to be spurious
@@ -106,6 +107,6 @@ class ReportedReordering:
         """So many retransmissions of a segment were spurious."""
         self.spurious += max(spurious - segment.spurious, 0)
         segment.spurious = max(spurious, segment.spurious)
-        if not segment.reported:
+        if not segment.reported and segment.spurious == segment.times:
             segment.reported = True
             self.late += segment.overtaken

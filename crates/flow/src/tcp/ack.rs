@@ -313,8 +313,8 @@ impl Stream {
         self.counts.spurious += found.segments;
         let bytes = found.bytes as f64;
         cx.series.event(cx.selected, cx.flow, cx.now, EventKind::Spurious, bytes, at);
-        // The original was overtaken by later data, but arrived.
-        self.overtaken(found.overtaken, Duration::ZERO, m, cx);
+        // Originals that arrived after later data.
+        self.overtaken(found.late, Duration::ZERO, m, cx);
     }
 
     fn take_window(&mut self, r: &TcpSegment, window: u64, pos: Pos, syn: bool) {

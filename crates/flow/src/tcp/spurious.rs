@@ -11,6 +11,10 @@
 //!
 //! The receiver reports with 3 what is known by 1 or 2 as well, so a range counts the larger of both.
 //!
+//! The original arrived where *all* retransmissions of its range are known to be spurious. One DSACK beside two
+//! retransmissions says that two of three copies arrived, and the original may be the lost one. Where later data had
+//! arrived before the first retransmission, an original that arrived was late.
+//!
 //! action: [`Spurious::acknowledged`] and [`Spurious::dsack`] return the segments found; each is counted once.
 //!
 //! Deviation: RFC 3522 looks at the first retransmission of a recovery alone. Here every range is judged by itself,
@@ -36,8 +40,8 @@ struct Range {
     acknowledged: u32,
     /// Of these, spurious by DSACK.
     reported: u32,
-    /// Sent because later data had arrived, and not known as spurious yet.
-    overtaken: u32,
+    /// Later data had arrived before the first retransmission, and that the original arrived is not known yet.
+    overtaken: bool,
 }
 
 impl Range {
@@ -50,11 +54,11 @@ impl Range {
         let before = self.spurious();
         change(self);
         let more = self.spurious() - before;
-        let overtaken = more.min(self.overtaken);
-        self.overtaken -= overtaken;
+        let late = self.overtaken && self.spurious() == self.sent;
+        self.overtaken &= !late;
         found.segments += u64::from(more);
         found.bytes += u64::from(more) * (self.end - start) as u64;
-        found.overtaken += u64::from(overtaken);
+        found.late += u64::from(late);
     }
 }
 
@@ -65,8 +69,8 @@ pub struct Found {
     pub segments: u64,
     /// Their payload.
     pub bytes: u64,
-    /// Of these, the ones whose original was overtaken by later data: reordering on the path.
-    pub overtaken: u64,
+    /// Originals that are known to have arrived after later data: reordering on the path.
+    pub late: u64,
 }
 
 /// The retransmissions of one stream.
@@ -99,12 +103,11 @@ impl Spurious {
                 sent: 0,
                 acknowledged: 0,
                 reported: 0,
-                overtaken: 0,
+                overtaken: overtaken && !arrived,
             });
             range.end = range.end.max(to);
             range.sent += 1;
             range.acknowledged += u32::from(arrived);
-            range.overtaken += u32::from(overtaken && !arrived);
             self.longest = self.longest.max(range.end - at);
             at = to;
             if self.ranges.len() > MAX_RANGES {
@@ -149,8 +152,8 @@ mod tests {
 
     const MSS: u32 = 100;
 
-    fn found(segments: u64, overtaken: u64) -> Found {
-        Found { segments, bytes: segments * u64::from(MSS), overtaken }
+    fn found(segments: u64, late: u64) -> Found {
+        Found { segments, bytes: segments * u64::from(MSS), late }
     }
 
     fn stored(ranges: &[(Pos, Pos)]) -> Spurious {
@@ -164,8 +167,8 @@ mod tests {
     #[test]
     fn one_dsack_marks_one_of_two_retransmissions_of_a_range() {
         let mut s = stored(&[(0, 100), (0, 100)]);
-        assert_eq!(s.dsack(0, 100), found(1, 1));
-        assert_eq!(s.dsack(0, 100), found(1, 1));
+        assert_eq!(s.dsack(0, 100), found(1, 0), "two of three copies arrived: which is unknown");
+        assert_eq!(s.dsack(0, 100), found(1, 1), "all three did, the original among them");
         assert_eq!(s.dsack(0, 100), found(0, 0), "a duplicate made by the network");
     }
 
@@ -187,7 +190,7 @@ mod tests {
     #[test]
     fn an_old_echo_makes_all_retransmissions_of_the_range_spurious() {
         let mut s = stored(&[(0, 100), (0, 100), (100, 200)]);
-        assert_eq!(s.acknowledged(0, 200, 49), found(2, 2), "nothing is known of the second range");
+        assert_eq!(s.acknowledged(0, 200, 49), found(2, 1), "nothing is known of the second range");
         assert_eq!(s.dsack(0, 100), found(0, 0), "known already");
         assert_eq!(s.dsack(100, 200), found(1, 1));
     }

@@ -474,7 +474,7 @@ impl Stream {
         cx.series.event(cx.selected, cx.flow, now, kind, bytes as f64, start);
         cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Again, start, end);
         if arrived {
-            self.spurious(Found { segments: n, bytes, overtaken: 0 }, start, m, cx);
+            self.spurious(Found { segments: n, bytes, late: 0 }, start, m, cx);
         }
         let overtaken = cause == Cause::Fast && evidence;
         m.spurious.sent((start, end), self.full_segment(), tsval, arrived, overtaken);
