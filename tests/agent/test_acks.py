@@ -26,6 +26,8 @@ pytestmark = pytest.mark.usefixtures("acks_program")
 BASE_MS = 60.0
 DOWN, UP = 8 * 1448 / 1500, 2 * 1448 / 1500
 """What TCP carries, Mbit/s."""
+PING = 84 * 8 / 0.1 / 1e6 * 1448 / 1500
+"""What the ping of 84 bytes every 0.1 s takes of it."""
 CUBIC = ("-C", "cubic")
 SECONDS, BEGINNING = 11, 2
 """Of a transfer, and what is left out of its goodput at its beginning."""
@@ -85,11 +87,14 @@ def test_on_a_steady_link_the_law_holds_a_quarter_of_the_rtt_and_the_link_full(
         with Uplink(next(folders), scenario()) as testbed:
             Acks(testbed)
             goodput, ping = transfer(testbed, node, *options, seconds=TIGHT_SECONDS)
-        share = goodput / (DOWN if options else UP)
+        share = goodput / ((DOWN if options else UP) - PING)
         return {"share": share, "p50": ping.p(0.5), "p95": ping.p(0.95)}
 
-    # λ is 1.25 on a steady link: 75 ms. The first second, in which nothing is known of the path, is in the ping's figures.
-    bounds = {"share": (">=", 0.99), "p50": ("<=", 1.25 * BASE_MS), "p95": ("<=", 85.0)}
+    # λ is 1.25 on a steady link: 75 ms, and up to 2 ms until ping itself has a processor. The first second, in which nothing
+    # is known of the path, is in the ping's figures. An upload's queue is one segment, 6 ms, and empty where another program
+    # has the processor for longer. 36 s have a share of 0.997 on an idle machine, 0.994 if other programs take a twentieth of
+    # it in pieces of 8 ms, and 0.990 was seen on a shared one.
+    bounds = {"share": (">=", 0.98), "p50": ("<=", 1.25 * BASE_MS + 2), "p95": ("<=", 85.0)}
     plays = {
         "upload": partial(play, "phone"),
         "forwarded upload": partial(play, "notebook"),
