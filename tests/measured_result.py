@@ -150,7 +150,12 @@ def result() -> dict[str, Any]:
     return {
         "at_unix_s": int(START_S),
         "host": "my-server",
-        "surroundings": {"kernel": "6.1", "device": "eth0", "kind": "wired"},
+        "surroundings": {
+            "kernel": "6.1",
+            "device": "eth0",
+            "kind": "wired",
+            "qdisc": "mq: fq_codel",
+        },
         "complete": True,
         "ended": None,
         "rtt_min_ms": RTT_MS,

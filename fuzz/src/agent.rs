@@ -10,7 +10,6 @@ use std::path::Path;
 
 use agent::config::Config;
 use agent::daemon::control;
-use agent::kernel::netlink;
 use agent::status::metrics::request::{MAX_REQUEST, Request, answer, parse};
 use agent::telemetry::socket::Socket;
 

@@ -11,6 +11,7 @@ use measure::irtt::{self, Opened, Parameters, Reply};
 use measure::losses::{Fate, fates};
 use measure::ndt7::{FIRST_SIZE, MAX_SIZE, Measurement, next_size};
 use measure::rpm::Configuration;
+use measure::surroundings::wifi::Reading;
 use measure::wire::data::{self, Opening};
 use measure::wire::keys::{Key, unhex};
 use measure::wire::message::{Frames, MAX_FRAME, ToClient, ToServer, frame};
@@ -206,5 +207,18 @@ pub fn ndt7(bytes: &[u8]) {
         let next = next_size(size, u64::from_le_bytes(total));
         assert!((next == size || next == 2 * size) && next <= MAX_SIZE);
         size = next;
+    }
+}
+
+/// The kernel's answers on a station and on channels, before and after. Shares are finite and none is negative.
+pub fn wifi(bytes: &[u8]) {
+    let answers: Vec<Vec<u8>> = bytes.chunks(128).map(<[u8]>::to_vec).collect();
+    for stations in [&answers[..], &answers[..answers.len().min(1)]] {
+        let (before, after) = (Reading::from(stations, &[]), Reading::from(stations, &answers));
+        for found in [before.until(&after), after.until(&before), after.until(&after)] {
+            for share in [found.retries_per_packet, found.failed_share, found.channel_busy_share] {
+                assert!(share.is_none_or(|share| share.is_finite() && share >= 0.0));
+            }
+        }
     }
 }

@@ -24,9 +24,10 @@ ALLOWED: dict[str, set[str]] = {
     "settings": {"algo", "units"},
     "scenario": {"algo", "settings", "units"},
     "sim": {"algo", "capture", "scenario", "units"},
-    "agent": {"algo", "capture", "flow", "settings", "units"},
+    "netlink": set(),
+    "agent": {"algo", "capture", "flow", "netlink", "settings", "units"},
     "emu": {"algo", "capture", "scenario", "sim", "units"},
-    "measure": {"algo", "capture", "flow", "units"},
+    "measure": {"algo", "capture", "flow", "netlink", "units"},
     "py": {"algo", "capture", "flow", "scenario", "sim", "units"},
 }
 # Only beside it, for tests.

@@ -19,6 +19,8 @@ SUITES = {
     "newest": "trixie-backports",
 }
 FAMILIES = tuple(SUITES)
+# Debian's builds of a version: for virtual machines; with the drivers of hardware as well, Wi-Fi among them, four times as large.
+CLOUD, WHOLE = "cloud-amd64", "amd64"
 # Of one command of apt.
 LIMIT_S = 150
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -44,14 +46,14 @@ class Archive:
     def __init__(self, cache: Path) -> None:
         self.cache = cache
 
-    def fetch(self, family: str) -> list[Path]:
+    def fetch(self, family: str, flavour: str = CLOUD) -> list[Path]:
         """The .deb files of a family's newest kernel: one, or binary and modules apart (6.19 on)."""
         suite = SUITES[family]
         names = self._names(suite)
-        version, packages = _newest(family, names)
+        version, packages = _newest(family, names, flavour)
         if not packages:
-            raise Unavailable(f"no cloud kernel of family {family} in {suite}")
-        folder = self.cache / "kernels" / version
+            raise Unavailable(f"no {flavour} kernel of family {family} in {suite}")
+        folder = self.cache / "kernels" / (version if flavour == CLOUD else f"{version}-{flavour}")
         folder.mkdir(parents=True, exist_ok=True)
         found = sorted(folder.glob("*.deb"))
         if len(found) != len(packages):
@@ -105,9 +107,10 @@ class Archive:
         return done.stdout
 
 
-def _newest(family: str, names: tuple[str, ...]) -> tuple[str, list[str]]:
+def _newest(family: str, names: tuple[str, ...], flavour: str = CLOUD) -> tuple[str, list[str]]:
     """The newest version of a family, and its packages."""
-    pattern = re.compile(r"linux-(image|binary|modules)-(\d[^ ]*)-cloud-amd64")
+    # A version has no word of letters alone, as `rt` and `cloud` of other flavours.
+    pattern = re.compile(rf"linux-(image|binary|modules)-(\d(?:(?!-[a-z]+-)[^ ])*)-{flavour}")
     kernels: dict[str, dict[str, str]] = {}
     for name in names:
         if match := pattern.fullmatch(name):

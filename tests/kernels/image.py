@@ -16,7 +16,7 @@ from pathlib import Path
 GUEST = Path(__file__).parent / "guest"
 PROGRAMS = ("/usr/bin/python3", "iperf3", "tc", "ip", "ss", "ping", "nsenter", "bash")
 # Only some scripts use these.
-EXTRA_PROGRAMS = ("wg", "tcpdump")
+EXTRA_PROGRAMS = ("wg", "tcpdump", "iw")
 SEARCHED = "/usr/sbin:/usr/bin:/sbin:/bin"
 APPLETS = [
     "sh",
@@ -49,6 +49,8 @@ UNUSED_MODULES = re.compile(r"_(tkinter|sqlite3|curses|dbm|gdbm)")
 DRIVERS = (
     *("net/veth", "net/tun", "net/ifb", "net/dummy", "net/wireguard/wireguard"),
     *("net/virtio_net", "net/net_failover", "block/virtio_blk", "firmware/qemu_fw_cfg"),
+    # Radios without hardware, in kernels that are not for virtual machines alone; since 6.4 in a folder of their own.
+    *("net/wireless/mac80211_hwsim", "net/wireless/virtual/mac80211_hwsim"),
 )
 
 

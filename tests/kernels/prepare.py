@@ -59,16 +59,18 @@ class Guest:
             )
 
 
-def guest(family: str, agent: Path, programs: Sequence[Path] = ()) -> Guest:
+def guest(
+    family: str, program: Path, programs: Sequence[Path] = (), flavour: str = archive.CLOUD
+) -> Guest:
     """Fetches and unpacks a kernel. Raises `archive.Unavailable`.
 
-    programs: tests for its folder `tests`.
+    program: what is tested; programs: tests for its folder `tests`; flavour: which of Debian's builds.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
-    kernel = image.kernel(ARCHIVE.fetch(family), CACHE)
-    folder = CACHE / "guest" / family
+    kernel = image.kernel(ARCHIVE.fetch(family, flavour), CACHE)
+    folder = CACHE / "guest" / (family if flavour == archive.CLOUD else f"{family}-{flavour}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     base = image.userland(CACHE)
-    whole = image.initramfs(folder / "initramfs", [agent], base, kernel.modules, tests=programs)
+    whole = image.initramfs(folder / "initramfs", [program], base, kernel.modules, tests=programs)
     return Guest(kernel, whole, folder)

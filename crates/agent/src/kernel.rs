@@ -4,9 +4,9 @@
 pub mod bpf;
 pub mod layouts;
 pub mod mounts;
-pub mod netlink;
 pub mod objects;
 pub mod socket_walk;
+pub mod tc;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

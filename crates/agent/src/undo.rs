@@ -11,8 +11,8 @@ use std::io;
 use std::process::Command;
 
 use crate::error::{CureError, Result};
-use crate::kernel::netlink::tc;
 use crate::kernel::socket_walk;
+use crate::kernel::tc;
 use crate::undo::journal::{Change, Journal};
 
 /// Undoes everything: a line for each change that was undone, and the failures.

@@ -6,6 +6,7 @@ use measure::wire::keys::Key;
 use measure::wire::message::{Info, Limits, QuicInfo, StreamInfo, ToClient, ToServer, frame};
 use measure::wire::probe::Probe;
 use measure::wire::quic_probe::{self, QuicProbe};
+use netlink::Attributes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -69,6 +70,17 @@ fn of_irtt() -> Vec<Vec<u8>> {
     vec![opened.concat(), answer.concat()]
 }
 
+fn of_wifi() -> Vec<Vec<u8>> {
+    let station = Attributes::default()
+        .with(7, &[200])
+        .with_nested(8, &Attributes::default().with(5, &[1, 2, 0, 0]))
+        .with(10, &[9, 0, 0, 0])
+        .with(11, &[1, 0, 0, 0]);
+    let survey = Attributes::default().with(3, &[]).with(4, &[9; 8]).with(5, &[1; 8]);
+    let both = Attributes::default().with_nested(21, &station).with_nested(84, &survey);
+    vec![both.bytes().to_vec()]
+}
+
 fn measurements() -> Vec<Vec<u8>> {
     let tcp = r#""TCPInfo":{"RTT":21000,"MinRTT":20000,"BusyTime":9,"RWndLimited":1,"SndBufLimited":0,"BytesSent":7,"BytesRetrans":1,"ElapsedTime":250000}"#;
     vec![format!(r#"{{"AppInfo":{{"NumBytes":5}},{tcp}}}"#).into_bytes()]
@@ -126,6 +138,11 @@ proptest! {
     }
 
     #[test]
+    fn answers_on_wifi(bytes in near(of_wifi())) {
+        driven::wifi(&bytes);
+    }
+
+    #[test]
     fn measurements_of_ndt7(bytes in near(measurements())) {
         driven::ndt7(&bytes);
     }
@@ -144,6 +161,7 @@ proptest! {
         driven::configuration(&bytes);
         driven::iperf3(&bytes);
         driven::irtt(&bytes);
+        driven::wifi(&bytes);
         driven::ndt7(&bytes);
     }
 }

@@ -91,7 +91,7 @@ def about(result: Row) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(result["at_unix_s"]))
     around = result.get("surroundings") or {}
     parts = [when, f"RTT without load {ms_text(result['rtt_min_ms'])}"]
-    parts += [str(around[name]) for name in ("device", "kind", "kernel") if around.get(name)]
+    parts += [str(around[name]) for name in ("device", "kind", "qdisc", "kernel") if around.get(name)]
     return " · ".join(parts)
 
 

@@ -36,12 +36,12 @@ use crate::cures::{
 };
 use crate::kernel::layouts::DrwaLaw;
 use crate::kernel::layouts::acks::{AcksConfig, AcksCounters, Direction, Flow, FlowKey, PlacePath};
-use crate::kernel::netlink::Device;
 use crate::kernel::{self, Feature, FeatureId, whole};
 use crate::section::Document;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{Leased, LeasedMap};
+use netlink::Device;
 
 /// The compiled programs.
 static PROGRAM: &[u8] = include_bytes_aligned!("../../bpf/acks.bpf.o");

@@ -16,13 +16,13 @@ use aya::programs::{SchedClassifier, TcAttachType, loaded_programs, tc};
 use aya::util::KernelVersion;
 
 use crate::error::{CureError, Result};
-use crate::kernel::netlink::tc::{Direction, Filter, HANDLE as OUR_HANDLE, filters};
-use crate::kernel::netlink::{Device, Netlink};
+use crate::kernel::tc::{Direction, Filter, HANDLE as OUR_HANDLE, filters};
 use crate::kernel::{self, Feature, FeatureId, objects, socket_walk, whole};
 use crate::undo;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::Leased;
+use netlink::{Device, Netlink};
 
 /// Handle of this program's filters, so that it finds them again.
 const HANDLE: TcHandle = TcHandle::new(0, OUR_HANDLE as u16);

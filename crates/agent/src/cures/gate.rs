@@ -36,7 +36,6 @@ use crate::cures::{
     About, Applied, Cure, CureError, FlowStatus, Lifted, Place, Result, Site, now_ns,
 };
 use crate::kernel::layouts::{GateConfig, GateCounters, GateView};
-use crate::kernel::netlink::Device;
 use crate::kernel::{self, Feature, FeatureId, objects, socket_walk};
 use crate::section::{Document, SCOPE};
 use crate::telemetry::driver::Driver;
@@ -45,6 +44,7 @@ use crate::telemetry::{Grade, Report, Source, State};
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{LEASE, Leased, LeasedMap, lease};
+use netlink::Device;
 
 /// The program, and the packets that it sees.
 pub(crate) const HOOK: Hook = Hook {

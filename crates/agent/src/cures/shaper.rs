@@ -19,10 +19,11 @@ use algo::gate::{Occupancy, Slack};
 use units::{Bytes, Instant};
 
 use crate::cures::{CureError, Result, now_ns};
-use crate::kernel::netlink::{Attributes, Device, Netlink, Request, kind, tc, tcmsg};
+use crate::kernel::tc;
 use crate::telemetry::Report;
 use crate::undo;
 use crate::undo::journal::{Change, Journal};
+use netlink::{Attributes, Device, Netlink, Request, kind, tcmsg};
 
 pub use feed::Fed;
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{BPF_FS, Probing, cgroup_root, has_types, pinnable, rights};
 use crate::error::{CureError, Result};
-use crate::kernel::netlink::{Attributes, Netlink, Request, diag, kind, tcmsg};
+use netlink::{Attributes, Netlink, Request, diag, kind, tcmsg};
 
 /// Identifies a feature: stable, in kebab-case in JSON, while its name is text for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

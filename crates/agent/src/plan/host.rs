@@ -13,11 +13,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cures;
-use crate::kernel::netlink::route::Default as Route;
-use crate::kernel::netlink::{Attributes, Netlink, Qdisc, Request, attribute, kind};
 use crate::kernel::{self, FeatureId, Tried};
 use crate::telemetry::Source;
 use crate::telemetry::socket::Socket;
+use netlink::route::Default as Route;
+use netlink::{Attributes, Netlink, Qdisc, Request, attribute, kind};
 
 /// Parent of a device's root discipline, TC_H_ROOT.
 const ROOT: u32 = u32::MAX;

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use super::host::{self, Host};
 use super::observation::{DeviceTraffic, Flow, Observation, Way, quantile, swing};
-use crate::kernel::netlink::Netlink;
-use crate::kernel::netlink::diag::{self, Socket, TcpInfo};
+use netlink::Netlink;
+use netlink::diag::{self, Socket, TcpInfo};
 
 /// Interval between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);

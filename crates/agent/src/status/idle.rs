@@ -28,7 +28,6 @@ use serde::Serialize;
 use crate::cures::receive::Receive;
 use crate::cures::{Attached, Result};
 use crate::kernel::budget::Budget;
-use crate::kernel::netlink::diag::{self, Socket};
 use crate::kernel::socket_walk::in_each_namespace;
 use crate::kernel::{cgroup_root, network_scope};
 use crate::uplink::controller::Problem;
@@ -36,6 +35,7 @@ use crate::uplink::route::UplinkDevice;
 use congestion::Choice;
 use device::OnDevice;
 use downloads::Downloads;
+use netlink::diag::{self, Socket};
 
 /// Fewer packets do not carry as much, even if each is as large as GRO makes them.
 const MIN_PACKETS: u64 = 2;

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Grade, Report, Source};
-use crate::kernel::netlink::Netlink;
 use crate::kernel::now_ns;
+use netlink::Netlink;
 
 /// Sampling interval: an interval of QCUT's average contains four samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::kernel::netlink::tc::Direction;
+use crate::kernel::tc::Direction;
 
 /// A change, with all that its undoing needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,10 +16,10 @@ use super::select::{ControlSelection, ReportSource, UplinkControl};
 use super::{Mode, Uplink};
 use crate::cures::Cure;
 use crate::cures::{Attached, CureError, Extent, Lifted, Place, Result, Site, Wanted, attach};
-use crate::kernel::netlink::Netlink;
 use crate::telemetry::{Grade, State};
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
+use netlink::Netlink;
 
 /// A route that moved has to stay for so many looks, half a second apart.
 const LOOKS: u32 = 2;

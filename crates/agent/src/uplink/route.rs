@@ -6,7 +6,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::kernel::netlink::{Attributes, Device, Netlink, Request, attribute, kind};
+use netlink::{Attributes, Device, Netlink, Request, attribute, kind};
 
 /// Far hosts, one per IP version: the root name servers a and m.
 const FAR: [&str; 2] = ["198.41.0.4", "2001:dc3::35"];

@@ -28,7 +28,7 @@ use measure::saturation::MAX_STREAMS;
 use measure::screen;
 use measure::seen::{Phase, Transport};
 use measure::server::{Server, Settings, unprivileged};
-use measure::surroundings::Surroundings;
+use measure::surroundings::{self, Begun};
 use measure::tls::{Identity, Pin, Trust};
 use measure::wire::PORT;
 use measure::wire::keys::{hex, random};
@@ -377,15 +377,7 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
     let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let of_ndt7 = output.ndt7.as_ref();
     let towards = of_ndt7.map_or_else(|| options.host.clone(), |(url, _)| url.address());
-    let around = Surroundings::of(Path::new("/"), device_towards(&towards).as_deref());
-    let at = json!({"at_unix_s": real.as_secs(), "host": options.host, "surroundings": around});
-    let with = |value: Value| {
-        let mut whole = at.clone();
-        if let (Some(whole), Value::Object(part)) = (whole.as_object_mut(), value) {
-            whole.extend(part);
-        }
-        whole
-    };
+    let begun = Begun::of(device_towards(&towards).as_deref());
     let live = io::stderr().is_terminal();
     let mut show = |progress: &client::Progress| {
         if live {
@@ -402,6 +394,15 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
     if live {
         eprint!("\r\x1b[K");
     }
+    let around = begun.end();
+    let at = json!({"at_unix_s": real.as_secs(), "host": options.host, "surroundings": around});
+    let with = |value: Value| {
+        let mut whole = at.clone();
+        if let (Some(whole), Value::Object(part)) = (whole.as_object_mut(), value) {
+            whole.extend(part);
+        }
+        whole
+    };
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(failure) => {
@@ -426,7 +427,7 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
         println!("{value}");
     } else {
         let screen = if of_ndt7.is_some() { ndt7::screen } else { screen::screen };
-        print!("{}", screen(&options.host, &outcome, &found));
+        print!("{}{}", screen(&options.host, &outcome, &found), surroundings::screen(&around));
     }
     if let Some(file) = &output.samples {
         value["samples"] = json!(outcome.samples);

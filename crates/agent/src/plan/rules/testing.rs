@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::View;
-use crate::kernel::netlink::Qdisc;
 use crate::plan::host::{Device, Host, Link};
 use crate::plan::observation::{Flow, Observation, Way};
+use netlink::Qdisc;
 
 /// A host and its traffic.
 pub struct Case {

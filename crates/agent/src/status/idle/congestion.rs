@@ -14,7 +14,7 @@ use super::judge::ENOUGH;
 use super::{Key, Verdict, Work, cgroups};
 use crate::cures::congestion::{Congestion, Settings};
 use crate::kernel::layouts::CongestionCounters;
-use crate::kernel::netlink::diag::Socket;
+use netlink::diag::Socket;
 
 /// A cure that chooses congestion controls.
 pub(super) struct Choice {
@@ -143,7 +143,7 @@ fn depth(path: &Path) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::netlink::diag::TcpInfo;
+    use netlink::diag::TcpInfo;
 
     const NOTHING: CongestionCounters = CongestionCounters { switched: 0, refused: 0 };
 

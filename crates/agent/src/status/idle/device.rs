@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use super::judge::ENOUGH;
 use super::{Key, Verdict, Work};
 use crate::cures::Seen;
-use crate::kernel::netlink::Netlink;
-use crate::kernel::netlink::diag::Socket;
 use crate::uplink::route::{UplinkDevice, out_of};
+use netlink::Netlink;
+use netlink::diag::Socket;
 
 /// Forwarded packets beside which bytes of a device are taken for theirs: more than a resolver or a
 /// clock sends.

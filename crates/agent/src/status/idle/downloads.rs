@@ -8,7 +8,7 @@ use super::{Key, Verdict, Work};
 use crate::cures::Result;
 use crate::cures::receive::Receive;
 use crate::kernel::layouts::ReceiveCounters;
-use crate::kernel::netlink::diag::Socket;
+use netlink::diag::Socket;
 
 /// A decision comes at the end of a round trip: time for some of them, and at least so long.
 const ROUNDS: u32 = 8;

@@ -9,7 +9,7 @@ use std::io;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::{Attributes, Netlink, Request, TCMSG, attribute, kind, tcmsg, word};
+use netlink::{Attributes, Netlink, Request, TCMSG, attribute, kind, tcmsg, word};
 
 /// `TC_H_ROOT`: the root discipline of a device.
 pub const ROOT: u32 = u32::MAX;

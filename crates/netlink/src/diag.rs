@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nix::sys::socket::SockProtocol;
 
-use super::{Attributes, Netlink, Request, attribute, word};
+use crate::{Attributes, Netlink, Request, attribute, word};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const AF_INET: u8 = 2;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Attributes, Netlink, Request, attribute, word};
+use crate::{Attributes, Netlink, Request, attribute, word};
 
 const RTM_GETADDR: u16 = 22;
 const RTM_GETROUTE: u16 = 26;

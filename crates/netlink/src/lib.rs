@@ -1,5 +1,5 @@
-//! The kernel's routing socket (rtnetlink(7)): reads devices and queue disciplines, and sets the
-//! latter.
+//! Netlink sockets of Linux (netlink(7), rtnetlink(7)): devices, queue disciplines, routes, TCP sockets, and the generic
+//! families of kernel subsystems. Reads them all; requests that set something are the caller's.
 //!
 //! A message is `struct nlmsghdr`, a fixed part, and attributes of type, length and value. The
 //! answers are returned, or the kernel's errno.
@@ -12,8 +12,8 @@ use nix::sys::socket::{
 };
 
 pub mod diag;
+pub mod generic;
 pub mod route;
-pub mod tc;
 
 /// Message types of linux/rtnetlink.h: `RTM_GETLINK` and others.
 pub mod kind {
@@ -36,7 +36,8 @@ const DONE: u16 = 3;
 /// Bytes of `struct nlmsghdr`, `struct ifinfomsg`, `struct tcmsg`.
 const HEADER: usize = 16;
 const IFINFO: usize = 16;
-const TCMSG: usize = 20;
+/// Bytes of `struct tcmsg`.
+pub const TCMSG: usize = 20;
 
 /// The kind of a request, which sets its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,11 @@ impl Attributes {
         self
     }
 
+    /// As they are sent.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Appends an attribute that contains attributes.
     #[must_use]
     pub fn with_nested(self, kind: u16, inner: &Attributes) -> Attributes {
@@ -89,7 +95,8 @@ pub fn attribute(mut from: &[u8], wanted: u16) -> Option<&[u8]> {
     None
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+/// The word of four bytes at an offset.
+pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
@@ -133,7 +140,7 @@ impl Netlink {
     }
 
     /// Opens a socket of another netlink family.
-    fn open_for(protocol: SockProtocol) -> io::Result<Netlink> {
+    pub fn open_for(protocol: SockProtocol) -> io::Result<Netlink> {
         let socket =
             socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
         Ok(Netlink { socket, number: 0 })
