@@ -36,9 +36,10 @@ use answer::answer;
 
 /// Streams of a connection: its load, and probes of a second at the draft's 100 a second (MPS).
 const MAX_STREAMS: u32 = 128;
-/// Window of a stream and of a connection for uploads. What arrives is thrown away at once, so it costs no memory; 1 Gbit/s
-/// over 30 ms needs it.
-const WINDOW: u32 = 4 << 20;
+/// Window of a stream and of a connection for uploads, as nginx has it. A client writes as much of an upload as the window permits, and
+/// its next small request waits behind that, in its own socket. With 4 MB, 145 of 1331 requests of goresponsiveness on loaded connections
+/// returned over 8 Mbit/s, and it had no figure for the upload. Sixteen connections carry 280 Mbit/s over 30 ms.
+const WINDOW: u32 = 64 << 10;
 /// Until TLS is done, and until a request of HTTP/1.1 is there: with two lost packets a handshake behind a full queue takes more than
 /// 3 s. As long as the client waits.
 const OPENING: Duration = Duration::from_secs(10);
