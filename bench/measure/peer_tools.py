@@ -203,7 +203,7 @@ TOOLS = (
         ("down", "up"),
         ("networkQuality", "-version"),
         (60,),
-        "RPM of each direction by its trimmed mean; the added delay is 60000/RPM less 20 ms. It includes requests on loaded connections, which wait for retransmissions and in the flow's own queue. So it is more than what a small packet of another flow waits, by its definition. Its final RPM mixes both loads, so it is not here. Probes that do not return in time are not in it. It does not say in which direction the delay is, nor what is lost.",
+        "RPM of each direction by its trimmed mean; the added delay is 60000/RPM less 20 ms. It includes requests on loaded connections, which wait for retransmissions and in the flow's own queue. So it is more than what a small packet of another flow waits, by its definition. Its final RPM mixes both loads, so it is not here. Probes that do not return in time are not in it. It does not say in which direction the delay is, nor what is lost. Earlier runs had no figure of an upload, by a defect of our server: it permitted 4 MB of an upload in flight, and permits 64 kB since.",
     ),
     Tool(
         "flent rrul",
