@@ -39,11 +39,11 @@ def build() -> None:
             f"ip addr add {address}/24 dev wlan0",
         ):
             shell(f"ip netns exec {space} {command}")
-    # The cell is joined when one hears the other. A ping ends at the first that finds no station.
+    # The cell is joined when one receives from the other. A ping ends at the first that finds no station.
     for _ in range(JOINED_AFTER):
         if ", 0% packet loss" in shell(f"ip netns exec c ping -c 1 -w 2 {SERVER}", check=False):
             return
-    raise RuntimeError("the radios do not hear each other")
+    raise RuntimeError("the radios receive nothing from each other")
 
 
 def shown() -> dict[str, str]:

@@ -2,7 +2,7 @@
 //!
 //! By its own program `mmcli`, whose JSON (`-J`) is stable. Reading needs no rights. Where the program is absent or does
 //! not answer, nothing is known. Left out: subscriber, equipment, operator and cell, which name a person or a place.
-//! The signal's details are refreshed only where somebody asked ModemManager to; nothing here asks it to.
+//! The signal's details are refreshed only after `mmcli --signal-setup`, which is not called here.
 
 use std::io::Read;
 use std::process::{Command, Stdio};

@@ -44,7 +44,7 @@ pub struct Wifi {
     pub retries_per_packet: Option<f64>,
     /// Share of the packets sent during the measurement that were given up.
     pub failed_share: Option<f64>,
-    /// Share of the measurement in which the channel was busy, with whoever's packets.
+    /// Share of the measurement in which the channel was busy, with packets of any station.
     pub channel_busy_share: Option<f64>,
 }
 
