@@ -32,6 +32,9 @@ const ALIVE: u32 = 5;
 const DRAINED_MS: f64 = 5.0;
 /// The latest answers that have to be drained: one may have met a gap.
 const DRAINED: usize = 5;
+/// A load that is measured goes on by up to this part of its time where the grade lacks probes: a host that is busy sends some late, and
+/// those say nothing.
+const MORE: u32 = 8;
 /// Answers that are on their way at the end are waited for this long; then their probes are lost.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
@@ -318,7 +321,12 @@ impl Run<'_> {
         }
         let mut load = Load { part, measured: None, steady: false, streams: Vec::new() };
         let (mut looked, mut fine) = (Instant::now(), true);
-        while fine && begun.elapsed() < timing.loaded && self.loads.bytes() < self.max_bytes {
+        while fine && self.loads.bytes() < self.max_bytes {
+            let (so_far, most) = (begun.elapsed(), timing.loaded + timing.loaded / MORE);
+            let lacks_probes = || load.measured.is_some_and(|from| self.lacks_probes(from));
+            if so_far >= most || (so_far >= timing.loaded && !lacks_probes()) {
+                break;
+            }
             fine = self.tick();
             if let Some(why) = self.loads.failed() {
                 self.seen.ended = Some(format!("no connection by QUIC: {why}"));
@@ -410,6 +418,13 @@ impl Run<'_> {
         let delays: Vec<f64> =
             rtts.iter().filter(|(t1, _)| *t1 >= measured).map(|(_, rtt)| rtt - least).collect();
         Figures::of(&delays, self.seen.per_s, &mut self.rng)
+    }
+
+    /// Whether fewer probes left in time since then than a grade needs.
+    fn lacks_probes(&self, since: i64) -> bool {
+        let records = self.prober.records();
+        let latest = records.iter().rev().take_while(|record| record.t1 >= since);
+        latest.filter(|record| !record.late).count() < MIN_PROBES
     }
 
     fn progress(&mut self) {
