@@ -252,9 +252,16 @@ def test_a_full_disk_is_one_line_and_no_hung_run(tmp_path: Path) -> None:
         subprocess.run(["umount", str(small)], check=True)
 
 
-def test_a_gate_without_a_queue_above_it_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "gate",
+    [
+        '[device]\ngate = { kind = "qcut_d", refuse = true }\n',
+        '[device]\n[[change]]\nat = "1 s"\n"device.gate" = { kind = "qcut_d", refuse = true }\n',
+    ],
+    ids=["from the beginning", "in mid-run"],
+)
+def test_a_gate_without_a_queue_above_it_is_refused(tmp_path: Path, gate: str) -> None:
     file = tmp_path / "scenario.toml"
-    gate = '[device]\ngate = { kind = "qcut_d", refuse = true }\n'
     file.write_text(scenario('rate = "1 Mbit/s"') + gate)
     argv = [found("unbloat-emu") or "", "run", str(file), "--out", str(tmp_path / "out"), "--now"]
     named = ("--netns", "client=unbloat-none", "--netns", "server=unbloat-none")

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use scenario::{Offload, Scenario};
+use scenario::{Changed, Offload, Scenario};
 use serde_json::{Value, json};
 use units::{Duration, Instant};
 
@@ -102,8 +102,18 @@ pub fn run(
         if !options.namespaces.contains_key(&node.name) {
             return Err(RunError::NoNamespace(node.name.clone()));
         }
-        if node.device.as_ref().is_some_and(|d| d.gate.gate(&gate::Setup::default()).refuses()) {
-            return Err(RunError::Refuses(node.name.clone()));
+    }
+    // At the beginning, and in mid-run.
+    let first = scenario.nodes.iter().enumerate();
+    let first = first.filter_map(|(number, node)| Some((number, &node.device.as_ref()?.gate)));
+    let later = scenario.changes.iter().flat_map(|change| &change.what);
+    let later = later.filter_map(|what| match what {
+        Changed::Gate(number, gate) => Some((*number, gate)),
+        _ => None,
+    });
+    for (number, gate) in first.chain(later) {
+        if gate.gate(&gate::Setup::default()).refuses() {
+            return Err(RunError::Refuses(scenario.nodes[number].name.clone()));
         }
     }
     let file = |path: PathBuf| move |source| RunError::File { path, source };
