@@ -40,6 +40,17 @@ def test_the_page_has_grades_charts_place_and_cures(tmp_path: Path, open_page: O
     assert page.locator("#cures code").inner_text() == "sudo unbloat agent on"
 
 
+def test_the_page_names_the_radio(tmp_path: Path, open_page: Opener) -> None:
+    result = made.result()
+    result["surroundings"] |= {
+        "kind": "wifi",
+        "wifi": {"signal_dbm": -71, "retries_per_packet": 0.234, "channel_busy_share": 0.61},
+        "modem": {"technologies": ["lte"], "signal_percent": 70.0},
+    }
+    text = open_page(written(result, tmp_path)).locator("body").inner_text()
+    assert "-71 dBm · 0.23 retries per packet · channel busy 61 % · lte · signal 70 %" in text
+
+
 def test_the_crosshair_reads_delay_and_goodput_of_one_moment(
     tmp_path: Path, open_page: Opener
 ) -> None:

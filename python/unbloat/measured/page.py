@@ -91,8 +91,25 @@ def about(result: Row) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(result["at_unix_s"]))
     around = result.get("surroundings") or {}
     parts = [when, f"RTT without load {ms_text(result['rtt_min_ms'])}"]
-    parts += [str(around[name]) for name in ("device", "kind", "qdisc", "kernel") if around.get(name)]
+    parts += [
+        str(around[name]) for name in ("device", "kind", "qdisc", "kernel") if around.get(name)
+    ]
+    parts += radio(around)
     return " · ".join(parts)
+
+
+def radio(around: Row) -> Iterator[str]:
+    """Signal, technology and retries of the client's radio, as far as they are known."""
+    wifi, modem = around.get("wifi") or {}, around.get("modem") or {}
+    if (dbm := wifi.get("signal_dbm")) is not None:
+        yield f"{dbm} dBm"
+    if (retries := wifi.get("retries_per_packet")) is not None:
+        yield f"{retries:.2f} retries per packet"
+    if (busy := wifi.get("channel_busy_share")) is not None:
+        yield f"channel busy {share_text(busy)}"
+    yield from modem.get("technologies", [])
+    if (percent := modem.get("signal_percent")) is not None:
+        yield f"signal {percent:.0f} %"
 
 
 def delay_text(value: float | str) -> str:
