@@ -17,9 +17,6 @@ use crate::screen::percent;
 pub mod modem;
 pub mod wifi;
 
-/// Parent of the discipline that a packet of the device meets first (TC_H_ROOT).
-const ROOT: u32 = u32::MAX;
-
 /// Of this host and its device towards the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Surroundings {
@@ -152,9 +149,8 @@ fn kind(root: &Path, folder: &str, device: &str, uevent: &Option<String>) -> &'s
 
 /// The root's kind, and the kinds below it, each once.
 fn disciplines(all: &[Qdisc]) -> Option<String> {
-    let root = all.iter().find(|one| one.parent == ROOT)?;
-    let below =
-        all.iter().filter(|one| one.parent != ROOT && one.parent >> 16 == root.handle >> 16);
+    let root = all.iter().find(|one| one.is_root())?;
+    let below = all.iter().filter(|one| !one.is_root() && one.parent >> 16 == root.handle >> 16);
     let mut kinds: Vec<_> = below.map(|one| one.kind.as_str()).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -166,6 +162,8 @@ fn disciplines(all: &[Qdisc]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use netlink::ROOT;
+
     use super::*;
 
     fn tree(files: &[(&str, &str)]) -> std::path::PathBuf {

@@ -111,6 +111,9 @@ pub struct Device {
     pub header: u32,
 }
 
+/// `TC_H_ROOT`, the parent of a device's root discipline.
+pub const ROOT: u32 = u32::MAX;
+
 /// A queue discipline of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
@@ -118,12 +121,19 @@ pub struct Qdisc {
     pub kind: String,
     /// Its number in the kernel: index or handle.
     pub handle: u32,
-    /// Handle of its parent; all ones: it is the device's root.
+    /// Handle of its parent, or [`ROOT`].
     pub parent: u32,
     /// Bytes queued in it.
     pub backlog: u64,
     /// Bytes that have left it since it was made.
     pub bytes: u64,
+}
+
+impl Qdisc {
+    /// Whether it is the first discipline that a packet of the device meets.
+    pub fn is_root(&self) -> bool {
+        self.parent == ROOT
+    }
 }
 
 /// The routing socket of the namespace in which it was opened.

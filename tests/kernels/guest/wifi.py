@@ -15,7 +15,7 @@ from testbed import inside, shell
 
 SERVER = "10.0.0.2"
 JOIN = "iw dev wlan0 ibss join cell 2412 fixed-freq 02:00:00:00:0c:e1"
-# Of guest's time: the quick upload is loaded from 3 to 10 s; the server's radio is off for a while in its midst.
+# Of guest's time, after the measurement began: its upload runs then, since packets to the server are given up.
 OFF_AT_S, OFF_S = 5.0, 0.3
 # Pings until the cell is joined; it takes seconds.
 JOINED_AFTER = 30

@@ -19,6 +19,7 @@ use algo::rwnd::drwa::{Config as Law, Estimator};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::TcAttachType;
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use netlink::Device;
 use serde::Serialize;
 use settings::form::{self, FLAG};
 use settings::{Form, Group, group};
@@ -41,7 +42,6 @@ use crate::section::Document;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{Leased, LeasedMap};
-use netlink::Device;
 
 /// The compiled programs.
 static PROGRAM: &[u8] = include_bytes_aligned!("../../bpf/acks.bpf.o");

@@ -14,6 +14,7 @@ use aya::programs::tc::{
 };
 use aya::programs::{SchedClassifier, TcAttachType, loaded_programs, tc};
 use aya::util::KernelVersion;
+use netlink::{Device, Netlink};
 
 use crate::error::{CureError, Result};
 use crate::kernel::tc::{Direction, Filter, HANDLE as OUR_HANDLE, filters};
@@ -22,7 +23,6 @@ use crate::undo;
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::Leased;
-use netlink::{Device, Netlink};
 
 /// Handle of this program's filters, so that it finds them again.
 const HANDLE: TcHandle = TcHandle::new(0, OUR_HANDLE as u16);

@@ -24,6 +24,7 @@ use algo::gate::qcut_d;
 use aya::maps::{Array, PerCpuArray};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
+use netlink::Device;
 
 pub use self::figures::{GateFigures, PacedFigures, Telemetry};
 pub(crate) use self::pacing::NAME as PACING;
@@ -44,7 +45,6 @@ use crate::telemetry::{Grade, Report, Source, State};
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
 use crate::undo::lease::{LEASE, Leased, LeasedMap, lease};
-use netlink::Device;
 
 /// The program, and the packets that it sees.
 pub(crate) const HOOK: Hook = Hook {

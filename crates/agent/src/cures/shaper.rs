@@ -16,14 +16,13 @@ mod feed;
 
 use algo::gate::qcut_d::{self, limit};
 use algo::gate::{Occupancy, Slack};
+use netlink::{Attributes, Device, Netlink, Request, kind, tcmsg};
 use units::{Bytes, Instant};
 
 use crate::cures::{CureError, Result, now_ns};
-use crate::kernel::tc;
 use crate::telemetry::Report;
 use crate::undo;
 use crate::undo::journal::{Change, Journal};
-use netlink::{Attributes, Device, Netlink, Request, kind, tcmsg};
 
 pub use feed::Fed;
 
@@ -75,10 +74,9 @@ impl Shaper {
         let mut netlink = Netlink::open().map_err(what)?;
         let found = netlink.device(device).map_err(what)?;
         let there = netlink.qdiscs(found.index).map_err(what)?;
-        let left = there.iter().find(|qdisc| qdisc.parent == tc::ROOT && qdisc.handle == ROOT);
+        let left = there.iter().find(|qdisc| qdisc.is_root() && qdisc.handle == ROOT);
         let (sent, set) = left.map_or((0, None), |left| (left.bytes, Some(0)));
-        if let Some(own) = there.iter().find(|qdisc| qdisc.parent == tc::ROOT && qdisc.handle != 0)
-        {
+        if let Some(own) = there.iter().find(|qdisc| qdisc.is_root() && qdisc.handle != 0) {
             // Taking ours away would not bring back a root discipline set by hand or by a tool.
             if own.handle != ROOT {
                 return Err(CureError::Refused(format!(
@@ -164,7 +162,7 @@ impl Shaper {
     /// Takes HTB away; the next report puts it back.
     pub fn lift(&mut self) -> Result<()> {
         if self.set.take().is_some() {
-            let root = tcmsg(self.device.index, ROOT, tc::ROOT);
+            let root = tcmsg(self.device.index, ROOT, netlink::ROOT);
             let gone =
                 self.netlink.ask(kind::DEL_QDISC, Request::Remove, &root, &Attributes::default());
             gone.map_err(|why| refused("taking HTB away", why))?;
@@ -188,7 +186,7 @@ impl Shaper {
         let global = words(&[3, 10, CLASS & 0xffff, 0, 0]);
         const TCA_HTB_INIT: u16 = 2;
         let options = Attributes::default().with(TCA_HTB_INIT, &global);
-        self.ask(kind::NEW_QDISC, tcmsg(index, ROOT, tc::ROOT), "htb", &options, "HTB")?;
+        self.ask(kind::NEW_QDISC, tcmsg(index, ROOT, netlink::ROOT), "htb", &options, "HTB")?;
         // From here on there is something to take away, and its counters begin.
         self.sent = 0;
         self.set = Some(rate);

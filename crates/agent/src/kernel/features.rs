@@ -7,13 +7,13 @@
 
 use std::path::Path;
 
+use netlink::{Attributes, Netlink, ROOT, Request, diag, kind, tcmsg};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
 use super::{BPF_FS, Probing, cgroup_root, has_types, pinnable, rights};
 use crate::error::{CureError, Result};
-use netlink::{Attributes, Netlink, Request, diag, kind, tcmsg};
 
 /// Identifies a feature: stable, in kebab-case in JSON, while its name is text for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -153,12 +153,11 @@ pub(crate) fn in_own_namespace(tried: impl FnOnce() -> Result<()> + Send) -> Res
 /// A kind that the kernel has is refused for its missing options, if at all; one that it has not, and has no module for, is not found.
 pub(crate) fn discipline(name: &str) -> Result<()> {
     const TCA_KIND: u16 = 1;
-    const TC_H_ROOT: u32 = u32::MAX;
     let asked = (|| {
         let mut netlink = Netlink::open()?;
         let device = netlink.device("lo")?;
         let what = Attributes::default().with(TCA_KIND, &[name.as_bytes(), &[0]].concat());
-        netlink.ask(kind::NEW_QDISC, Request::Put, &tcmsg(device.index, 1 << 16, TC_H_ROOT), &what)
+        netlink.ask(kind::NEW_QDISC, Request::Put, &tcmsg(device.index, 1 << 16, ROOT), &what)
     })();
     match asked {
         Ok(_) => Ok(()),

@@ -9,10 +9,8 @@ use std::io;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use netlink::{Attributes, Netlink, Request, TCMSG, attribute, kind, tcmsg, word};
+use netlink::{Attributes, Netlink, ROOT, Request, TCMSG, attribute, kind, tcmsg, word};
 
-/// `TC_H_ROOT`: the root discipline of a device.
-pub const ROOT: u32 = u32::MAX;
 /// `TC_H_CLSACT`, and the hooks below it.
 const CLSACT: u32 = 0xffff_fff1;
 const INGRESS: u32 = 0xffff_fff2;

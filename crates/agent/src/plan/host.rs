@@ -10,17 +10,15 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use netlink::route::Default as Route;
+use netlink::{Attributes, Netlink, Qdisc, Request, attribute, kind};
 use serde_json::{Value, json};
 
 use crate::cures;
 use crate::kernel::{self, FeatureId, Tried};
 use crate::telemetry::Source;
 use crate::telemetry::socket::Socket;
-use netlink::route::Default as Route;
-use netlink::{Attributes, Netlink, Qdisc, Request, attribute, kind};
 
-/// Parent of a device's root discipline, TC_H_ROOT.
-const ROOT: u32 = u32::MAX;
 /// Time to wait for a modem's report: they are 100 ms apart at most (QCUT section 6).
 const REPORT_TIMEOUT: Duration = Duration::from_millis(400);
 /// Queue disciplines that keep queues short or separate flows.
@@ -145,8 +143,7 @@ impl Device {
     /// The name of the discipline at its root.
     pub fn qdisc(&self) -> &str {
         // Under mq, its children do the queueing.
-        let of =
-            |root| self.qdiscs.iter().find(move |q| (q.parent == ROOT) == root && q.kind != "mq");
+        let of = |root| self.qdiscs.iter().find(move |q| q.is_root() == root && q.kind != "mq");
         of(true).or_else(|| of(false)).map_or("noqueue", |qdisc| &qdisc.kind)
     }
 
@@ -154,7 +151,7 @@ impl Device {
         let qdiscs: Vec<Value> = self
             .qdiscs
             .iter()
-            .map(|q| json!({"kind": q.kind, "root": q.parent == ROOT, "backlog_bytes": q.backlog}))
+            .map(|q| json!({"kind": q.kind, "root": q.is_root(), "backlog_bytes": q.backlog}))
             .collect();
         json!({
             "name": self.name, "link": self.link.name(), "driver": self.driver, "mtu_bytes": self.mtu,

@@ -17,10 +17,11 @@ use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::host::{self, Host};
-use super::observation::{DeviceTraffic, Flow, Observation, Way, quantile, swing};
 use netlink::Netlink;
 use netlink::diag::{self, Socket, TcpInfo};
+
+use super::host::{self, Host};
+use super::observation::{DeviceTraffic, Flow, Observation, Way, quantile, swing};
 
 /// Interval between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -256,10 +257,8 @@ pub fn observe(
         if let Some((netlink, index)) = &mut netlink {
             counters.extend(host::carried(netlink, *index).map(|carried| (at_s, carried)));
             let waits = netlink.qdiscs(*index as i32).unwrap_or_default();
-            backlogs.push(
-                waits.iter().filter(|q| q.parent == u32::MAX).map(|q| q.backlog).sum::<u64>()
-                    as f64,
-            );
+            backlogs
+                .push(waits.iter().filter(|q| q.is_root()).map(|q| q.backlog).sum::<u64>() as f64);
         }
         if at_s >= lasting.as_secs_f64() {
             break;

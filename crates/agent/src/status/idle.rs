@@ -23,6 +23,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use netlink::diag::{self, Socket};
 use serde::Serialize;
 
 use crate::cures::receive::Receive;
@@ -35,7 +36,6 @@ use crate::uplink::route::UplinkDevice;
 use congestion::Choice;
 use device::OnDevice;
 use downloads::Downloads;
-use netlink::diag::{self, Socket};
 
 /// Fewer packets do not carry as much, even if each is as large as GRO makes them.
 const MIN_PACKETS: u64 = 2;

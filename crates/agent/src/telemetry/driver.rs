@@ -20,17 +20,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use netlink::{Netlink, Qdisc};
+
 use super::{Grade, Report, Source};
 use crate::kernel::now_ns;
-use netlink::Netlink;
 
 /// Sampling interval: an interval of QCUT's average contains four samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 /// Reports in a row that show a busy link before the gate gets the first one: an interval of QCUT's
 /// average. A shorter time can be one burst on a link that is not busy.
 const LEARN: u32 = 4;
-/// All ones: a queue discipline that is the device's root (TC_H_ROOT).
-const ROOT: u32 = u32::MAX;
 
 /// Reports from the driver and the queue disciplines of a device.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl Driver {
                 (&mut open.0, open.1)
             }
         };
-        let roots = netlink.qdiscs(device)?.into_iter().filter(|qdisc| qdisc.parent == ROOT);
+        let roots = netlink.qdiscs(device)?.into_iter().filter(Qdisc::is_root);
         Ok(roots.fold((0, 0), |sum, qdisc| (sum.0 + qdisc.backlog, sum.1 + qdisc.bytes)))
     }
 

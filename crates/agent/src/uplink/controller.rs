@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use netlink::Netlink;
 use serde::Serialize;
 
 use super::route::{self, UplinkDevice};
@@ -19,7 +20,6 @@ use crate::cures::{Attached, CureError, Extent, Lifted, Place, Result, Site, Wan
 use crate::telemetry::{Grade, State};
 use crate::undo::handover;
 use crate::undo::journal::{Change, Journal};
-use netlink::Netlink;
 
 /// A route that moved has to stay for so many looks, half a second apart.
 const LOOKS: u32 = 2;

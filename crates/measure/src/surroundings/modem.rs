@@ -78,7 +78,10 @@ impl Modem {
 }
 
 fn signal(technology: &str, from: &Value) -> Option<Signal> {
-    // `refresh` and `threshold` stand beside the technologies; they have none of these.
+    // It stands beside the technologies, with an `rssi` that is none of theirs.
+    if technology == "threshold" {
+        return None;
+    }
     let found = Signal {
         technology: technology.to_owned(),
         rssi_dbm: number(&from["rssi"]),
@@ -86,8 +89,8 @@ fn signal(technology: &str, from: &Value) -> Option<Signal> {
         rsrq_db: number(&from["rsrq"]),
         snr_db: number(&from["snr"]),
     };
-    let known = found.rsrp_dbm.or(found.rsrq_db).or(found.snr_db);
-    (known.is_some() || (found.rssi_dbm.is_some() && technology != "threshold")).then_some(found)
+    let known = found.rssi_dbm.or(found.rsrp_dbm).or(found.rsrq_db).or(found.snr_db);
+    known.map(|_| found)
 }
 
 /// `mmcli` writes numbers as text, and `--` for none.

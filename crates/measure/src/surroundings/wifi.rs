@@ -6,7 +6,7 @@
 //! no name of a network is read.
 
 use netlink::generic::Family;
-use netlink::{Attributes, Request, attribute};
+use netlink::{Attributes, Request, attribute, word};
 use serde::Serialize;
 
 /// NL80211_CMD_GET_STATION and _GET_SURVEY.
@@ -121,7 +121,7 @@ impl Reading {
 fn station(from: &[u8]) -> Station {
     let rate = |kind| {
         let rate = attribute(from, kind)?;
-        let units = word(rate, RATE_32)
+        let units = number(rate, RATE_32)
             .or_else(|| Some(u16::from_ne_bytes(attribute(rate, RATE)?.try_into().ok()?).into()))?;
         Some(f64::from(units) / 10.0)
     };
@@ -131,14 +131,14 @@ fn station(from: &[u8]) -> Station {
         signal_dbm: signal.filter(|dbm| *dbm < 0),
         sent_mbps: rate(TX_RATE),
         received_mbps: rate(RX_RATE),
-        packets: word(from, TX_PACKETS),
-        retries: word(from, TX_RETRIES),
-        failed: word(from, TX_FAILED),
+        packets: number(from, TX_PACKETS),
+        retries: number(from, TX_RETRIES),
+        failed: number(from, TX_FAILED),
     }
 }
 
-fn word(from: &[u8], kind: u16) -> Option<u32> {
-    Some(u32::from_ne_bytes(attribute(from, kind)?.try_into().ok()?))
+fn number(from: &[u8], kind: u16) -> Option<u32> {
+    word(attribute(from, kind)?, 0)
 }
 
 fn long(from: &[u8], kind: u16) -> Option<u64> {

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use netlink::{Qdisc, ROOT};
+
 use super::View;
 use crate::plan::host::{Device, Host, Link};
 use crate::plan::observation::{Flow, Observation, Way};
-use netlink::Qdisc;
 
 /// A host and its traffic.
 pub struct Case {
@@ -16,13 +17,8 @@ pub struct Case {
 impl Case {
     /// A typical notebook on Ethernet.
     pub fn new(flows: Vec<Flow>) -> Case {
-        let qdisc = Qdisc {
-            kind: "pfifo_fast".to_owned(),
-            handle: 0,
-            parent: u32::MAX,
-            backlog: 0,
-            bytes: 0,
-        };
+        let qdisc =
+            Qdisc { kind: "pfifo_fast".to_owned(), handle: 0, parent: ROOT, backlog: 0, bytes: 0 };
         let host = Host {
             device: Some(Device {
                 name: "eth0".to_owned(),

@@ -9,12 +9,13 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use netlink::diag::Socket;
+
 use super::device::bytes_out;
 use super::judge::ENOUGH;
 use super::{Key, Verdict, Work, cgroups};
 use crate::cures::congestion::{Congestion, Settings};
 use crate::kernel::layouts::CongestionCounters;
-use netlink::diag::Socket;
 
 /// A cure that chooses congestion controls.
 pub(super) struct Choice {

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
+use netlink::Netlink;
+use netlink::diag::Socket;
+
 use super::judge::ENOUGH;
 use super::{Key, Verdict, Work};
 use crate::cures::Seen;
 use crate::uplink::route::{UplinkDevice, out_of};
-use netlink::Netlink;
-use netlink::diag::Socket;
 
 /// Forwarded packets beside which bytes of a device are taken for theirs: more than a resolver or a
 /// clock sends.

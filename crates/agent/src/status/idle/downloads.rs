@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use netlink::diag::Socket;
+
 use super::judge::{self, Counted, ENOUGH, Reason, Traffic, text};
 use super::{Key, Verdict, Work};
 use crate::cures::Result;
 use crate::cures::receive::Receive;
 use crate::kernel::layouts::ReceiveCounters;
-use netlink::diag::Socket;
 
 /// A decision comes at the end of a round trip: time for some of them, and at least so long.
 const ROUNDS: u32 = 8;
