@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test random-tests bench claims front front-lab fairness-lab never-worse kernels congestion-control measure-evidence measure-peers docs install clean
+.PHONY: demo test random-tests bench claims phones front front-lab fairness-lab never-worse kernels congestion-control measure-evidence measure-peers modem-evidence fuzz-long corpus-kills docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -18,6 +18,12 @@ random-tests:
 bench: install
 	.venv/bin/python bench/run.py
 	.venv/bin/python bench/sim/run.py
+	.venv/bin/python bench/corpus/run.py
+
+# Synthetic phones beside the traffic of 15 students, a quarter of an hour on two processors. Resumes.
+phones:
+	./setup --tests
+	.venv/bin/unbloat reproduce phones --store docs/generated/phones.jsonl --page docs/generated/phones.md
 
 # Every cure on every link of the tuning half, ten minutes, and how several flows share. Resumes. HALF=both: all links.
 HALF ?= tuning
@@ -68,6 +74,21 @@ measure-evidence:
 	./setup --tests
 	PYTHONPATH=tests:tests/measure .venv/bin/python tests/measure/evidence.py --runs $(RUNS) \
 		--store docs/generated/measure.jsonl --page docs/generated/measure.md
+
+# The gate behind `unbloat-modem serve`, beside the gate behind the emulator's own reports, as root: twenty minutes.
+modem-evidence:
+	./setup --tests
+	UNBLOAT_MODEM_SPANS=all .venv/bin/python -m pytest -rP tests/agent/test_modem_port.py
+
+# Every fuzz target in turn, the one that has run for the shortest time first, until 10^9 executions are stored. Resumes run by run.
+FUZZ ?=
+fuzz-long:
+	python3 fuzz/long.py $(FUZZ)
+
+# A worker, a run, a worker of Dask and an object store, killed with -9 at 20 random moments each: the final tables are the same bytes.
+corpus-kills:
+	./setup --tests
+	UNBLOAT_KILLS=20 .venv/bin/python -m pytest -q tests/corpus -k "killed"
 
 # `unbloat measure` beside flent, crusader, iperf2 and goresponsiveness where they are installed, as root: half an hour. Resumes.
 measure-peers:

@@ -57,6 +57,7 @@ AVAILABLE: dict[str, tuple[Callable[[], bool], str]] = {
     "unbloat-emu": (lambda: _ours("unbloat-emu"), "unbloat-emu is not installed"),
     "unbloat-agent": (lambda: _ours("unbloat-agent"), "unbloat-agent is not installed"),
     "unbloat-measure": (lambda: _ours("unbloat-measure"), "unbloat-measure is not installed"),
+    "unbloat-modem": (lambda: _ours("unbloat-modem"), "unbloat-modem is not installed"),
 } | {name: (Path(path).exists, f"{path} is not there") for name, path in CONTAINER_ALLOWED.items()}
 """Whether something is there, and what is said where it is not; any other name is a program's."""
 

@@ -4,7 +4,8 @@ While a test runs, a thread sleeps for moments on end and measures by how much i
 readers and judges of a testbed. It also measures by how much the wall clock stepped: a virtual machine that was paused for
 three seconds has captures with a gap that no packet saw. The emulator measures late packets. A test may add a measurement of
 its own with `measured`. Without such a measurement a failure is a failure. There is one retry, with new fixtures and a new folder,
-and each is a line of `target/retries.jsonl` (UNBLOAT_RETRIES names another file).
+and each is a line of `target/retries.jsonl` (UNBLOAT_RETRIES names another file). A test of medians (`measured.py`) asks with
+`so_far`, and has wider bounds on a starved machine instead of a retry.
 """
 
 from __future__ import annotations
@@ -38,11 +39,25 @@ MAX_LINK_LATE_US = {"p99": 5_000, "max": 50_000}
 
 _FOLDER = pytest.StashKey[Path]()
 _own: list[str] = []
+_wider: list[str] = []
+_running: list[tuple[Watch, pytest.Item]] = []
+"""The test that runs: one at most in a process."""
 
 
 def measured(what: str) -> None:
     """Called by a test whose run measured itself that the machine was too slow for it."""
     _own.append(what)
+
+
+def so_far() -> str | None:
+    """What starvation the run of this test has measured up to now; None: none, or no test of this plugin's runs."""
+    found = [watch.starvation(item.stash.get(_FOLDER, None)) for watch, item in _running]
+    return next((str(one["why"]) for one in found if one), None)
+
+
+def judged_wider(why: str) -> None:
+    """Called by a test whose bounds were widened: a line of the summary."""
+    _wider.append(why)
 
 
 class Watch:
@@ -111,10 +126,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if item.path.parent.name not in REAL_CLOCKS:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    _own.clear()
-    watch = Watch()
-    reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    lateness = watch.end()
+    watch, reports, lateness = run(item, nextitem)
     failed = next((report for report in reports if report.failed), None)
     if failed:
         failed.sections.append(("Machine", lateness))
@@ -122,17 +134,29 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if failed and starvation:
         record(item.nodeid, starvation, message(failed))
         item._initrequest()  # type: ignore[attr-defined]  # new fixtures, as pytest-rerunfailures does
-        watch = Watch()
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        lateness = watch.end()
+        _, reports, lateness = run(item, nextitem)
         for report in reports:
             report.user_properties.append(("retried", starvation["why"]))
             if report.failed:
                 report.sections.append(("Machine, at the second time", lateness))
     for report in reports:
+        report.user_properties += [("wider", why) for why in _wider]
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+def run(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> tuple[Watch, list[pytest.TestReport], str]:
+    """Runs a test beside its watch, which has ended; its reports; how late wake-ups were."""
+    _own.clear()
+    _wider.clear()
+    watch = Watch()
+    _running[:] = [(watch, item)]
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    _running.clear()
+    return watch, reports, watch.end()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,5 @@
-"""A line of `target/test-summary.jsonl` for each run of pytest: passed, failed, failed as expected (a known miss), left out by reason, retried.
+"""A line of `target/test-summary.jsonl` for each run of pytest: passed, failed, failed as expected (a known miss), left out by reason, retried, judged
+by the wider bounds of a starved machine.
 
 `./check` prints these lines last. UNBLOAT_TEST_SUMMARY names another file.
 """
@@ -32,6 +33,12 @@ def pytest_terminal_summary(
         for report in reports
         if any(key == "retried" for key, _ in report.user_properties)
     }
+    wider = {
+        report.nodeid: str(value)
+        for report in reports
+        for key, value in report.user_properties
+        if key == "wider"
+    }
     row = {
         "folder": " ".join(config.args),
         "marks": config.getoption("markexpr"),
@@ -41,6 +48,7 @@ def pytest_terminal_summary(
         "known_misses": len(stats.get("xfailed", [])),
         "skipped": dict(skipped.most_common()),
         "retried": sorted(retried),
+        "wider": wider,
     }
     path = Path(os.environ.get("UNBLOAT_TEST_SUMMARY", SUMMARY))
     path.parent.mkdir(parents=True, exist_ok=True)

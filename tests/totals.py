@@ -1,4 +1,4 @@
-"""`python tests/totals.py FOLDER`: the last lines of ./check: passed, known misses, skipped by reason, retried. Exit 1 above MAX_RETRIES.
+"""`python tests/totals.py FOLDER`: the last lines of ./check: passed, known misses, skipped by reason, retried, judged by wider bounds. Exit 1 above MAX_RETRIES.
 
 FOLDER has rust.log (what cargo test printed), pytest.jsonl (tests/summary.py) and retries.jsonl (tests/starved.py).
 """
@@ -27,6 +27,7 @@ def totals(folder: Path) -> tuple[list[str], bool]:
     passed, failed, missed, skipped = 0, 0, 0, Counter[str]()
     log = folder / "rust.log"
     text = log.read_text() if log.exists() else ""
+    wider: dict[str, object] = {}
     for counts in RUST.findall(text):
         passed, failed = passed + int(counts[0]), failed + int(counts[1])
         if int(counts[2]):
@@ -40,16 +41,19 @@ def totals(folder: Path) -> tuple[list[str], bool]:
         missed += row["known_misses"]
         assert isinstance(row["skipped"], dict)
         skipped.update(row["skipped"])
+        assert isinstance(row["wider"], dict)
+        wider |= row["wider"]
     retries = rows(folder / "retries.jsonl")
     lines = [f"skipped {count}: {reason}" for reason, count in skipped.most_common()]
     for retry in retries:
         assert isinstance(retry["starvation"], dict)
         lines.append(f"retried {retry['test']}: {retry['starvation']['why']}")
+    lines += [f"judged by wider bounds {test}: {why}" for test, why in wider.items()]
     if len(retries) > MAX_RETRIES:
         lines.append(f"{len(retries)} retries are more than {MAX_RETRIES}")
     lines.append(
         f"{passed} passed, {failed} failed, {missed} known misses, {skipped.total()} skipped, "
-        f"{len(retries)} retried"
+        f"{len(retries)} retried, {len(wider)} judged by wider bounds"
     )
     return lines, len(retries) <= MAX_RETRIES
 

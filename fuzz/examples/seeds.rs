@@ -258,6 +258,7 @@ fn main() -> io::Result<()> {
     for (name, bytes) in orders {
         put("ip_fragments", name, bytes)?;
     }
+    modem()?;
     scripts()
 }
 
@@ -295,4 +296,45 @@ fn scripts() -> io::Result<()> {
         lossy.extend(op);
     }
     put("scripted_segments", "lossy", &lossy)
+}
+
+/// A record of every kind, in frames and in a file of records; each behind the byte of its target.
+fn modem() -> io::Result<()> {
+    use modem::contents::{Block, Channel, Sample};
+    use modem::hdlc::frame;
+    use modem::log_config::{Mask, Request};
+    use modem::mac::Report;
+    use modem::{layout, time::ModemTime, written};
+
+    let channel = Channel { lcid: 3, priority: 9, compressed: 1_500, ..Channel::default() };
+    let sample = Sample { tti: None, channels: vec![channel; 2] };
+    let block = |report| Block { tti: None, granted: 1_000, padding: 7, report };
+    for row in layout::LAYOUTS {
+        let version = row.version as u8;
+        let payload = match row.code {
+            layout::BUFFER => written::buffer(version, &[sample.clone(), sample.clone()]),
+            layout::BLOCKS => {
+                let long = block(Some(Report::Long([1, 2, 3, 4])));
+                written::blocks(version, &[block(None), block(Some(Report::Short(1, 63))), long])
+            }
+            _ => {
+                let mut bytes = vec![version, 0, (row.version >> 16) as u8, 0, 1, 0, 0, 0];
+                bytes.resize(116, 0);
+                bytes
+            }
+        };
+        let name = format!("{:04x}_{}", row.code, row.version);
+        let message = written::message(row.code, ModemTime(1 << 40), &payload);
+        put("modem_diag", &name, &[&[6], &frame(&message)[..]].concat())?;
+        let of_radio = [&[0x98, 1, 0, 0, 1, 0, 0, 0], &message[..]].concat();
+        put("modem_diag", &format!("{name}_radio"), &[&[8], &frame(&of_radio)[..]].concat())?;
+        let record = written::file_record(row.code, ModemTime(1 << 40), &payload);
+        put("modem_diag", &format!("{name}_file"), &[&[7], &record[..], &record].concat())?;
+    }
+    let mask = Mask::default().with([layout::BUFFER, layout::BLOCKS]);
+    for (name, request) in [("read", Request::Read), ("set", Request::Set(mask.clone()))] {
+        let frames = [request.message(), request.answer(0, &mask)].map(|message| frame(&message));
+        put("modem_diag", &format!("mask_{name}"), &[&[6], &frames.concat()[..]].concat())?;
+    }
+    Ok(())
 }

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use flow::Analysis;
 use flow::series::rows::{Connection, Flow, Limit, Protocol, Quantiles, Value};
-use units::{Bytes, Duration};
+use units::{Bytes, Duration, Instant};
 
 /// Panics where an analysis with bins of this width breaks an invariant.
 pub fn hold(a: &Analysis, bin: Duration) {
     rows(a);
     for flow in &a.flows {
         let c = &a.connections[flow.id as usize / 2];
-        one(flow, c);
+        one(flow, c, a.facts.end);
     }
     series(a, bin);
     for finding in &a.findings {
@@ -52,18 +52,27 @@ fn rows(a: &Analysis) {
     assert_eq!(p.all, p.tcp + p.udp + p.icmp + p.other + p.not_ip + p.broken + p.fragments);
 }
 
-fn one(f: &Flow, c: &Connection) {
+fn one(f: &Flow, c: &Connection, capture_end: Instant) {
     let span = c.end.since(c.start);
     let limits: Duration = f.limit_time.iter().fold(Duration::ZERO, |sum, d| sum + *d);
-    // A flow of one instant is given one nanosecond, so that it has a limit at all.
-    assert!(limits <= span + Duration(1), "limits for {limits} of {span}: {f:?}");
+    // A flow of one instant is given one nanosecond, so that it has a limit at all. One whose data was given up lasts until
+    // its timer was to fire again, as far as the capture goes: beyond the last packet of its connection.
+    let longest = capture_end.max(c.end).since(c.start);
+    assert!(
+        limits <= longest + Duration(1),
+        "{} ns of {} ns: {f:?}",
+        limits.as_nanos(),
+        longest.as_nanos()
+    );
     let shares: Vec<Option<f64>> = Limit::ALL.iter().map(|l| f.limit_share(*l)).collect();
     if shares.iter().any(Option::is_some) {
         let sum: f64 = shares.iter().flatten().sum();
         assert!((sum - 1.0).abs() < 1e-9, "shares sum to {sum}");
     }
-    for d in [f.active, f.window_full, f.zero_window, f.idle] {
-        assert!(d <= span + Duration(1), "{d} of {span}: {f:?}");
+    for (d, most) in
+        [(f.active, span), (f.idle, span), (f.window_full, longest), (f.zero_window, longest)]
+    {
+        assert!(d <= most + Duration(1), "{d} of {most}: {f:?}");
     }
     assert!(f.payload_bytes <= f.wire_bytes && f.data_packets <= f.packets, "{f:?}");
     assert!(f.window_full_count <= f.data_packets, "{f:?}");

@@ -10,5 +10,6 @@ pub mod emulator;
 pub mod invariants;
 pub mod located;
 pub mod measure;
+pub mod modem;
 pub mod scenario_text;
 pub mod trace_text;

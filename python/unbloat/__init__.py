@@ -7,8 +7,10 @@
 
 from unbloat.capture.analyze import analyze
 from unbloat.comparison.compare import Comparison, compare
+from unbloat.corpus.open import corpus
 from unbloat.errors import CaptureError, LabError, ScenarioError, TraceMissing, UnbloatError
 from unbloat.lab.execute import lab
+from unbloat.modem.log import ModemLog, modem_log
 from unbloat.path.locate import Located, locate
 from unbloat.run.open import open_run
 from unbloat.run.run import Run
@@ -22,6 +24,7 @@ __all__ = [
     "Comparison",
     "LabError",
     "Located",
+    "ModemLog",
     "Run",
     "RunSet",
     "Scenario",
@@ -31,8 +34,10 @@ __all__ = [
     "__version__",
     "analyze",
     "compare",
+    "corpus",
     "lab",
     "locate",
+    "modem_log",
     "open_run",
     "simulate",
 ]

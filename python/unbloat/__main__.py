@@ -2,4 +2,6 @@
 
 from unbloat.cli.arguments import main
 
-main()
+# Processes that Python starts, as those of a Dask cluster, load this module again under another name.
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ def analyze(
     segments: str | list[int] | None = None,
     max_segments: int = 200_000,
     span: tuple[int, int] | None = None,
+    unpacked: tuple[int, int] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, object]: ...
 def locate(
@@ -34,6 +35,8 @@ def locate(
     one_clock: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]: ...
+def modem_log(path: str) -> dict[str, Any]: ...
+def modem_clock(path: str, captures: list[str], hosts: list[str]) -> dict[str, Any]: ...
 def mos(delay_ms: float, loss: float) -> float: ...
 def pause_steps(
     pauses_s: list[float], extras_ms: list[float]

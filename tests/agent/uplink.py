@@ -26,14 +26,14 @@ name = "uplink"
 duration = "{duration} s"
 [link.up]
 {up}
-delay = "30 ms"
+delay = "{delay}"
 [link.down]
 {down}
-delay = "30 ms"
+delay = "{delay}"
 queue = {{ kind = "droptail", limit = "2 MB" }}
 [device]
 gate = {gate}
-firmware = {{ buffer = "{buffer}", report_every = "5 ms", report_delay = "100 ms" }}
+firmware = {{ buffer = "{buffer}", report_every = "5 ms", {reports} }}
 [[flow]]
 from = "client"
 {changes}
@@ -51,8 +51,10 @@ def scenario(
     duration: int = 120,
     steps: tuple[tuple[str, str], ...] = (),
     more: str = "",
+    delay: str = "30 ms",
+    reports: str = 'report_delay = "100 ms"',
 ) -> str:
-    """A phone's link; `steps` change the rate of the uplink at their times."""
+    """A phone's link; `steps` change the rate of the uplink at their times; `reports`: when the modem's reports come."""
     changes = [f'[[change]]\nat = "{at}"\n"link.up.rate" = "{rate}"' for at, rate in steps]
     return SCENARIO.format(
         up=up,
@@ -60,6 +62,8 @@ def scenario(
         gate=gate,
         buffer=buffer,
         duration=duration,
+        delay=delay,
+        reports=reports,
         changes="\n".join([*changes, more]),
     )
 

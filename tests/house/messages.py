@@ -19,7 +19,7 @@ import typer.main
 from unbloat.cli.arguments import app
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("unbloat-agent", "unbloat-emu")
+PROGRAMS = ("unbloat-agent", "unbloat-emu", "unbloat-modem")
 ERROR = re.compile(r"^(?:unbloat[\w-]*|Error): ", re.M)
 
 

@@ -28,7 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     "agent": {"algo", "capture", "flow", "netlink", "settings", "units"},
     "emu": {"algo", "capture", "scenario", "sim", "units"},
     "measure": {"algo", "capture", "flow", "netlink", "units"},
-    "py": {"algo", "capture", "flow", "scenario", "sim", "units"},
+    "modem": {"algo", "units"},
+    "py": {"algo", "capture", "flow", "modem", "scenario", "sim", "units"},
 }
 # Only beside it, for tests.
 FOR_TESTS: dict[str, set[str]] = {"emu": {"capture", "sim"}}

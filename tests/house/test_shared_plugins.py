@@ -112,3 +112,22 @@ def test_it(tmp_path):
 """
     _, _, retries = run(tmp_path, text)
     assert len(retries) == retried
+
+
+@pytest.mark.parametrize(
+    ("late", "p95_ms", "failed", "wider"),
+    [(False, 80, 0, 0), (False, 100, 1, 0), (True, 80, 0, 0), (True, 100, 0, 1), (True, 130, 1, 0)],
+)
+def test_medians_have_wider_bounds_where_the_machine_was_measured_to_be_starved(
+    tmp_path: Path, late: bool, p95_ms: int, failed: int, wider: int
+) -> None:
+    text = f"""
+import json, measured
+def test_it(tmp_path):
+    late = {{"p50": 30, "p99": {9_000 if late else 100}, "max": 10_000}}
+    (tmp_path / "emu.json").write_text(json.dumps({{"lateness_us": late}}))
+    measured.judged({{"one": lambda: {{"p95": {p95_ms}}}}}, {{"p95": ("<=", 85.0)}})
+"""
+    _, summary, _ = run(tmp_path, text)
+    assert (summary["failed"], len(summary["wider"])) == (failed, wider)
+    assert all("late by 9.0 ms (p99)" in why for why in summary["wider"].values())

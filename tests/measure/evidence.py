@@ -14,6 +14,7 @@ import json
 import statistics
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -279,6 +280,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20, help="runs of each path")
     parser.add_argument("--only", default="", help="paths whose name contains this")
     parser.add_argument("--at-most", type=int, default=1 << 30, help="runs of this call")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--page", type=Path, required=True)
     given = parser.parse_args()
@@ -286,21 +288,26 @@ def main() -> None:
     cases: list[Case] = [json.loads(line) for line in text.splitlines()]
     with tempfile.TemporaryDirectory() as folder:
         names = [*paths(Path(folder)), *SLOW, *RADIOS]
-    done = {(case["path"], case["run"]) for case in cases}
+    stored = {(case["path"], case["run"]) for case in cases}
     missing = [
         (name, run)
         for run in range(given.runs)
         for name in names
-        if given.only in name and (name, run) not in done
+        if given.only in name and (name, run) not in stored
     ]
     # Of what was imported: a later change of the tree is not what runs.
     origin = f"{commit()}, {date.today().isoformat()}"
-    for name, run in missing[: given.at_most]:
+
+    def ran(named: tuple[str, int]) -> list[Case]:
+        name, run = named
         way = placed if name in SLOW else swept if name in RADIOS else measured
-        new = [case | {"origin": origin} for case in way(name, run)]
-        cases += new
-        with given.store.open("a") as store:
-            store.writelines(f"{json.dumps(case)}\n" for case in new)
+        return [case | {"origin": origin} for case in way(name, run)]
+
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for done in as_completed(pool.submit(ran, one) for one in missing[: given.at_most]):
+            cases += done.result()
+            with given.store.open("a") as store:
+                store.writelines(f"{json.dumps(case)}\n" for case in done.result())
     cases.sort(key=lambda case: (names.index(case["path"]), case["run"]))
     given.page.write_text(page(cases))
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -96,6 +97,15 @@ class Queue:
                     free = starts[had]
                 waits.append(max(0.0, free - at) * 1e3)
         return waits
+
+    def carried_mbps(self, from_s: float, until_s: float, flow_bytes: int = 0) -> float:
+        """What the link carried between two moments, of flows with more than so many bytes in that time."""
+        flows: Counter[int] = Counter()
+        for n, at in self.started.items():
+            if from_s <= at < until_s:
+                flows[self.flow[n]] += self.size[n]
+        carried = sum(size for size in flows.values() if size > flow_bytes)
+        return carried * 8e-6 / (until_s - from_s)
 
     def waits_of_probes_ms(self, from_s: float, until_s: float) -> list[float]:
         """Of packets as long as a probe; infinite where one was lost."""
@@ -215,10 +225,14 @@ class MeasuredPath(Measured):
             for name, link in self.links.items()
         }
 
+    def span_s(self, phase: dict[str, Any]) -> tuple[float, float]:
+        """Between which moments of the emulator's clock a phase was measured."""
+        begin, end = (phase[key] - self.zero_unix_s for key in ("from_unix_s", "until_unix_s"))
+        return begin, end
+
     def waits_ms(self, queue: Queue, phase: dict[str, Any]) -> list[float]:
         """True waits while a phase was measured."""
-        begin, end = (phase[key] - self.zero_unix_s for key in ("from_unix_s", "until_unix_s"))
-        return queue.waits_ms(begin, end)
+        return queue.waits_ms(*self.span_s(phase))
 
 
 def ended(client: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tuple[int, Any]:

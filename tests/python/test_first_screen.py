@@ -99,11 +99,12 @@ def made_run(flows: list[dict[str, Any]]) -> Any:
         for number, flow in enumerate(flows)
         for id_, flow in ((2 * number, flow), (2 * number + 1, {"packets": 0, "bytes": 0}))
     ]
+    needed = ("id", "payload_bytes", "wire_bytes", "too_short")
     return SimpleNamespace(
         connections=pa.table(
             {"id": list(range(len(flows))), "proto": [f.get("proto", "tcp") for f in flows]}
         ),
-        flows=pa.Table.from_pylist(rows) if rows else pa.table({"too_short": []}),
+        flows=pa.Table.from_pylist(rows) if rows else pa.table({name: [] for name in needed}),
         flow=lambda id_: rows[id_],
         findings_of=lambda: findings,
     )

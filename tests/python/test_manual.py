@@ -10,7 +10,7 @@ from conftest import ROOT
 from unbloat.charts import CHARTS
 from unbloat.cli.list import KINDS, entries, page
 from unbloat.errors import UnbloatError
-from unbloat.run.arrow import EXTRA, TABLES
+from unbloat.run.arrow import EXTRA, MODEM, TABLES
 from unbloat.text.format import LIMITS
 
 
@@ -21,7 +21,7 @@ def test_every_limit_of_the_analysis_has_its_words() -> None:
 
 def test_every_table_of_the_format_is_known() -> None:
     source = (ROOT / "docs/format.md").read_text()
-    assert set(re.findall(r"^## (\w+)$", source, re.M)) - {"run"} == {*TABLES, *EXTRA}
+    assert set(re.findall(r"^## (\w+)$", source, re.M)) - {"run"} == {*TABLES, *EXTRA, *MODEM}
 
 
 @pytest.mark.parametrize("kind", KINDS)

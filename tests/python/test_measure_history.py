@@ -120,3 +120,27 @@ def test_what_only_history_takes_and_what_it_does_not_take(
         main()
     assert ended.value.code == 2
     assert "history" in capsys.readouterr().err
+
+
+def test_rpm_over_days_has_columns_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        {
+            "at_unix_s": at,
+            "host": "my-server:8443",
+            "unloaded_rtt_ms": 20.2,
+            "phases": [{"phase": "up", "variant": "draft-09", "rpm": rpm}],
+        }
+        for at, rpm in ((3600, 310.4), (7200, None), (10800, 290.0))
+    ]
+    file = tmp_path / "kept.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    out = shown(monkeypatch, capsys, str(file))
+    rows = [text.split()[2:] for text in out.splitlines() if text.startswith("1970")]
+    assert rows == [["20", "ms", "310", "RPM"], ["20", "ms", "none"], ["20", "ms", "290", "RPM"]]
+    assert "upload, draft-09" in out
+    assert "300 RPM in the median, 290 at least." in " ".join(out.split())
+    assert "Grade" not in out
+    found = json.loads(shown(monkeypatch, capsys, str(file), "--json"))
+    assert [one["phases"]["up, draft-09"]["rpm"] for one in found["results"]] == [310.4, None, 290]

@@ -30,8 +30,8 @@ from unbloat.run.figures import Figures, gathered, statistics
 from unbloat.run.json import json_line, run_object
 from unbloat.run.metrics import METRICS
 from unbloat.scenario.confidence import spread, t_975
+from unbloat.scenario.job import Job, run_job
 from unbloat.scenario.scenario import Scenario, source_of, text_of
-from unbloat.scenario.simulate import Job, run_job
 from unbloat.scenario.sweep import RunSet
 from unbloat.text.table import table
 from unbloat.text.terminal import Terminal

@@ -53,7 +53,8 @@ def test_every_column_that_a_chart_of_a_simulated_run_names_is_in_its_tables(
     for chart in CHARTS:
         for need in chart.needs:
             table, column = need.split(".")
-            if table.startswith("transfer_"):  # curves made of samples, see test_transfers.py
+            # Curves made of samples, see test_transfers.py; and those of a modem's log, see test_modem.py.
+            if table.startswith(("transfer_", "modem_")):
                 continue
             assert table == "segments" or column in tables[table].column_names, need
         for _, figure in chart.figures:
@@ -72,8 +73,9 @@ def test_the_page_of_a_simulated_run_draws_queues_and_probes(
 ) -> None:
     page = open_page(write_report(run, tmp_path / "page.html").path)
     for chart in CHARTS:
-        # A simulated run has no segments, and this one a single transfer.
-        if chart.name == "time-sequence" or chart.name.startswith("transfer-"):
+        # A simulated run has no segments, no timestamps and no modem's log, and this one a single transfer.
+        absent = ("time-sequence", "directions")
+        if chart.name in absent or chart.name.startswith(("transfer-", "modem-")):
             assert page.locator(f"#chart-{chart.name}").count() == 0
         else:
             assert inked(page, chart.name) > 1000, chart.name

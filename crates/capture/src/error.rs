@@ -4,6 +4,8 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::source::is_too_large;
+
 /// Why a file cannot be read at all.
 #[derive(Error, Debug)]
 pub enum OpenError {
@@ -80,4 +82,24 @@ pub enum ReadError {
         /// Error of the decompressor.
         source: io::Error,
     },
+}
+
+impl OpenError {
+    /// By how much the first bytes unpacked to more than the limit of the reader; `None` for any other error.
+    pub fn too_large(&self) -> Option<&io::Error> {
+        match self {
+            OpenError::Decompress(source) if is_too_large(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl ReadError {
+    /// By how much the input unpacked to more than the limit of the reader; `None` for any other error.
+    pub fn too_large(&self) -> Option<&io::Error> {
+        match self {
+            ReadError::Decompress { source, .. } if is_too_large(source) => Some(source),
+            _ => None,
+        }
+    }
 }

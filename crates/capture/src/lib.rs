@@ -52,3 +52,4 @@ pub use error::{OpenError, ReadError};
 pub use frame::{Frame, Interface};
 pub use linktype::{LINKTYPES, linktype_name};
 pub use reader::{Reader, open};
+pub use source::Limit;

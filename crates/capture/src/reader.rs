@@ -18,7 +18,7 @@ use crate::foreign;
 use crate::frame::{Frame, Interface};
 use crate::pcap::Pcap;
 use crate::pcapng::Pcapng;
-use crate::source::unpack;
+use crate::source::{Limit, unpack};
 
 enum Format {
     Pcap(Pcap),
@@ -37,7 +37,12 @@ pub struct Reader<R: Read> {
 impl<R: Read> Reader<R> {
     /// Opens a capture; compression and format are recognised by the first bytes.
     pub fn new(input: R) -> Result<Self, OpenError> {
-        let unpacked = unpack(input).map_err(OpenError::Decompress)?;
+        Self::limited(input, None)
+    }
+
+    /// As [`Reader::new`]; input that unpacks to more than the limit is an error ([`ReadError::too_large`]).
+    pub fn limited(input: R, limit: Option<Limit>) -> Result<Self, OpenError> {
+        let unpacked = unpack(input, limit).map_err(OpenError::Decompress)?;
         let head = unpacked.head.as_slice();
         let mut interfaces = Vec::new();
         let opened = if Pcapng::recognise(head) {
@@ -186,6 +191,51 @@ mod tests {
         w.report_drops(1, 17).expect("memory");
         w.report_end(0, Instant(FIRST.0 + 5_000_000_000)).expect("memory");
         w.finish().expect("memory")
+    }
+
+    #[test]
+    fn what_unpacks_to_more_than_the_limit_is_too_large() {
+        const LIMIT: Option<Limit> = Some(Limit { ratio: 200, harmless: 1 << 16 });
+        let read = |packed: &[u8], limit| {
+            let mut reader = Reader::limited(packed, limit)?;
+            Ok::<_, OpenError>(loop {
+                match reader.next_frame() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break None,
+                    Err(error) => break Some(error),
+                }
+            })
+        };
+        // Zeros are packets of no bytes. They pack into a thousandth.
+        let bomb = pcap(0xa1b2_c3d4, (2, 4), false, &vec![0; 4 << 20]);
+        let layers = [
+            packed_gzip(&bomb),
+            zstd::encode_all(&bomb[..], 1).expect("memory"),
+            packed_gzip(&packed_gzip(&bomb)),
+        ];
+        for packed in &layers {
+            let end = read(packed, LIMIT).expect("opens").expect("ends early");
+            assert!(end.too_large().is_some(), "{end}");
+            assert!(
+                end.to_string()
+                    .ends_with("than 200 times its size, which no capture does; stopped")
+            );
+            let whole = read(packed, None).expect("opens").map(|e| e.to_string());
+            assert_eq!(whole, None, "no limit");
+        }
+        let small = packed_gzip(&pcap(0xa1b2_c3d4, (2, 4), false, &[0; 1 << 15]));
+        let strict = Some(Limit { ratio: 1, harmless: 1 << 16 });
+        assert!(read(&small, strict).expect("opens").is_none(), "harmless at any ratio");
+        let real = packed_gzip(&three_frames());
+        assert!(read(&real, LIMIT).expect("opens").is_none());
+        let Some(cut) = read(&layers[0][..layers[0].len() / 100], LIMIT).expect("opens") else {
+            panic!("it breaks off")
+        };
+        assert!(cut.too_large().is_none(), "damage is no size: {cut}");
+        // The first bytes of a capture may be too many by themselves.
+        let none =
+            read(&layers[2], Some(Limit { ratio: 0, harmless: 100 })).expect_err("too large");
+        assert!(none.too_large().is_some(), "{none}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! Decompresses gzip and zstd, recognised by their magic numbers, nested ones too.
+//! Decompresses gzip and zstd, recognised by their magic numbers, nested ones too, up to a limit if one is given.
 
 use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
@@ -11,6 +13,25 @@ const PEEK: usize = 512;
 /// Compressed bytes fetched at once, so that a file is not read in 8 KiB pieces.
 const COMPRESSED_CHUNK: usize = 128 << 10;
 
+/// How large unpacked input may be. What is larger was made to fill memory or time, which no capture does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Unpacked bytes for each packed one, of each layer of compression.
+    pub ratio: u64,
+    /// So many unpacked bytes are harmless at any ratio.
+    pub harmless: u64,
+}
+
+/// A layer of compression is larger than its [`Limit`].
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("unpacks to more than {0} times its size, which no capture does; stopped")]
+pub(crate) struct TooLarge(u64);
+
+/// Whether an error is that of a [`Limit`].
+pub(crate) fn is_too_large(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<TooLarge>())
+}
+
 /// The input with its layers of compression.
 pub(crate) enum Source<R: Read> {
     Raw(R),
@@ -18,6 +39,30 @@ pub(crate) enum Source<R: Read> {
     Peeked(Vec<u8>, usize, Box<Source<R>>),
     Gzip(Box<MultiGzDecoder<BufReader<Source<R>>>>),
     Zstd(Box<zstd::stream::read::Decoder<'static, BufReader<Source<R>>>>),
+    /// What a layer reads, counted.
+    Counted(Box<Source<R>>, Arc<AtomicU64>),
+    /// What a layer gives, under its limit.
+    Limited(Box<Limited<R>>),
+}
+
+/// A layer of compression under its limit.
+pub(crate) struct Limited<R: Read> {
+    source: Source<R>,
+    packed: Arc<AtomicU64>,
+    unpacked: u64,
+    limit: Limit,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.source.read(into)?;
+        self.unpacked += n as u64;
+        let most = self.limit.ratio.saturating_mul(self.packed.load(Ordering::Relaxed));
+        if self.unpacked > most.max(self.limit.harmless) {
+            return Err(io::Error::other(TooLarge(self.limit.ratio)));
+        }
+        Ok(n)
+    }
 }
 
 impl<R: Read> Read for Source<R> {
@@ -36,6 +81,12 @@ impl<R: Read> Read for Source<R> {
             }
             Source::Gzip(r) => r.read(into),
             Source::Zstd(r) => r.read(into),
+            Source::Counted(r, count) => {
+                let n = r.read(into)?;
+                count.fetch_add(n as u64, Ordering::Relaxed);
+                Ok(n)
+            }
+            Source::Limited(r) => r.read(into),
         }
     }
 }
@@ -49,7 +100,7 @@ pub(crate) struct Unpacked<R: Read> {
     pub(crate) failure: Option<io::Error>,
 }
 
-pub(crate) fn unpack<R: Read>(input: R) -> io::Result<Unpacked<R>> {
+pub(crate) fn unpack<R: Read>(input: R, limit: Option<Limit>) -> io::Result<Unpacked<R>> {
     let mut source = Source::Raw(input);
     let mut packed = false;
     for _ in 0..MAX_NESTING {
@@ -59,13 +110,21 @@ pub(crate) fn unpack<R: Read>(input: R) -> io::Result<Unpacked<R>> {
         if failure.is_some() || !(gzip || zstd) {
             return Ok(Unpacked { source, head, packed, failure });
         }
-        let whole =
-            BufReader::with_capacity(COMPRESSED_CHUNK, Source::Peeked(head, 0, Box::new(source)));
+        let mut below = Source::Peeked(head, 0, Box::new(source));
+        let count = Arc::new(AtomicU64::new(0));
+        if limit.is_some() {
+            below = Source::Counted(Box::new(below), Arc::clone(&count));
+        }
+        let whole = BufReader::with_capacity(COMPRESSED_CHUNK, below);
         source = if gzip {
             Source::Gzip(Box::new(MultiGzDecoder::new(whole)))
         } else {
             Source::Zstd(Box::new(zstd::stream::read::Decoder::with_buffer(whole)?))
         };
+        if let Some(limit) = limit {
+            source =
+                Source::Limited(Box::new(Limited { source, packed: count, unpacked: 0, limit }));
+        }
         packed = true;
     }
     let (head, failure) = peek(&mut source);

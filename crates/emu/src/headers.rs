@@ -55,8 +55,9 @@ pub fn view(packet: &[u8]) -> View {
             view.source[..4].copy_from_slice(&packet[12..16]);
             view.destination[..4].copy_from_slice(&packet[16..20]);
             traffic_class = packet[1];
-            // Later fragments carry no ports (RFC 791 section 3.2).
-            if u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0 {
+            // Later fragments carry no ports (RFC 791 section 3.2), and a header has five words at least (section 3.1).
+            let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;
+            if fragment || view.transport < 20 {
                 view.transport = packet.len();
             }
         }
@@ -176,6 +177,16 @@ mod tests {
         assert_eq!((view.version, view.protocol, view.transport), (4, TCP, 20));
         assert_eq!((view.ports, view.sequence), ([4_000, 5_001], 256));
         assert_eq!((view.ecn, view.class()), (Ecn::Capable0, 0));
+    }
+
+    #[test]
+    fn a_header_of_fewer_words_than_it_needs_has_no_ports_and_is_cut_into_no_packets() {
+        for words in 0..5 {
+            let mut short = packet();
+            short[0] = 0x40 | words;
+            assert_eq!(view(&short).ports, [0, 0]);
+            assert!(!crate::offload::segment(&short, 1, |_, _| panic!("a packet")));
+        }
     }
 
     #[test]

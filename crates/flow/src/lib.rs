@@ -6,17 +6,20 @@
 //! bins. A finished connection goes through `connection::summary` to `diagnose`.
 //!
 //! Each folder uses only those before it: `identity` ← `series` ← `tcp` ← `connection`. `diagnose` needs `series` alone,
-//! and `locate` needs `identity` and `series`. `tests/house/test_rust_modules.py` checks that there is no circle.
+//! `locate` needs `identity` and `series`. `clock`, the difference of two clocks, needs nothing; `series` and `locate`
+//! use it. `tests/house/test_rust_modules.py` checks that there is no circle.
 //!
 //! No code here reads a clock: all times are those of the capture.
 //!
 //! Definitions and their reasons: `docs/measures.md`. Columns: `docs/format.md`.
 
+mod clock;
 pub mod congestion_control;
 mod connection;
 pub mod diagnose;
 mod identity;
 pub mod locate;
+pub mod sent;
 pub mod series;
 mod tcp;
 

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use capture::linktype_name;
+use capture::{Limit, linktype_name};
 use flow::AnalyzeError;
 use flow::Options;
 use flow::Report;
@@ -22,6 +22,7 @@ use crate::progress::Progress;
 
 mod columns;
 mod locate;
+mod modem;
 mod plan;
 mod progress;
 mod sim_tables;
@@ -46,9 +47,9 @@ fn select(wanted: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Select> {
 
 /// Analyses `paths` as one capture. `span` are two times (ns since 1970): statistics begin at the
 /// first, reading ends at the second; the result then says with which sequence number each flow
-/// begins.
+/// begins. `unpacked`, a ratio and bytes, limits how large a packed file may be ([`Limit`]).
 #[pyfunction]
-#[pyo3(signature = (paths, *, bin_ms = 100.0, samples = None, events = None, segments = None, max_segments = 200_000, span = None, progress = None))]
+#[pyo3(signature = (paths, *, bin_ms = 100.0, samples = None, events = None, segments = None, max_segments = 200_000, span = None, unpacked = None, progress = None))]
 #[allow(clippy::too_many_arguments)]
 fn analyze<'py>(
     py: Python<'py>,
@@ -59,6 +60,7 @@ fn analyze<'py>(
     segments: Option<Bound<'py, PyAny>>,
     max_segments: usize,
     span: Option<(u64, u64)>,
+    unpacked: Option<(u64, u64)>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     if !(1.0..=60_000.0).contains(&bin_ms) {
@@ -75,6 +77,7 @@ fn analyze<'py>(
         max_segments,
         measured_from: span.map_or(Instant::ZERO, |s| Instant(s.0)),
         until: span.map_or(Instant(u64::MAX), |s| Instant(s.1)),
+        unpacked: unpacked.map(|(ratio, harmless)| Limit { ratio, harmless }),
     };
     let with = (samples.is_some(), events.is_some(), segments.is_some());
     let mut progress = Progress::new(progress);
@@ -244,6 +247,8 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate::scenario_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::algorithms, m)?)?;
     m.add_function(wrap_pyfunction!(locate::locate, m)?)?;
+    m.add_function(wrap_pyfunction!(modem::modem_log, m)?)?;
+    m.add_function(wrap_pyfunction!(modem::modem_clock, m)?)?;
     m.add_function(wrap_pyfunction!(mos, m)?)?;
     m.add_function(wrap_pyfunction!(pause_steps, m)?)?;
     m.add_function(wrap_pyfunction!(voice_scores, m)?)?;

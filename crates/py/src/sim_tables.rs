@@ -134,6 +134,9 @@ fn rates_and_delays(rows: &[FlowRow], put: Put<'_>) {
     put(Column::maybe_f64("initial_rtt_ms", r().map(|f| f.initial_rtt_ms)));
     quantiles(put, "loaded_rtt_ms", rows, |_| None);
     quantiles(put, "queue_ms", rows, |f| f.queue_ms);
+    quantiles(put, "data_queue_ms", rows, |_| None);
+    quantiles(put, "ack_queue_ms", rows, |_| None);
+    put(Column::maybe_f64("timestamp_tick_ms", r().map(|_| None)));
     quantiles(put, "in_flight_bytes", rows, |f| f.in_flight_bytes);
     put(unknown(rows, "in_flight_plain_bytes_max"));
 }
@@ -254,6 +257,8 @@ pub fn samples(results: &Results, put: Put<'_>) {
     put(Column::maybe_f32("rtt_ms_min", r().map(|s| s.rtt.map(|t| ms(t.0) as f32))));
     put(Column::maybe_f32("rtt_ms", r().map(|s| s.rtt.map(|t| ms(t.1) as f32))));
     put(Column::maybe_f32("rtt_ms_max", r().map(|s| s.rtt.map(|t| ms(t.2) as f32))));
+    put(Column::maybe_f32("data_queue_ms", r().map(|_| None)));
+    put(Column::maybe_f32("ack_queue_ms", r().map(|_| None)));
     put(Column::u64("in_flight_bytes", r().map(|s| s.in_flight)));
     put(Column::u64("rwnd_bytes", r().map(|s| s.rwnd)));
     put(Column::f32("window_full_s", r().map(|s| s.window_full.as_secs_f64() as f32)));

@@ -123,6 +123,9 @@ pub fn flows(rows: &[Flow], origin: Instant, put: Put<'_>) {
     put(Column::maybe_f64("initial_rtt_ms", r().map(|f| f.initial_rtt_ms)));
     quantiles(put, "loaded_rtt_ms", rows, |f| f.loaded_rtt_ms);
     quantiles(put, "queue_ms", rows, |f| f.queue_ms);
+    quantiles(put, "data_queue_ms", rows, |f| f.data_queue_ms);
+    quantiles(put, "ack_queue_ms", rows, |f| f.ack_queue_ms);
+    put(Column::maybe_f64("timestamp_tick_ms", r().map(|f| f.timestamp_tick_ms)));
     quantiles(put, "in_flight_bytes", rows, |f| f.in_flight_bytes);
     put(Column::maybe_u64("in_flight_plain_bytes_max", r().map(|f| bytes(f.in_flight_plain_max))));
     put(Column::maybe_u64("rwnd_bytes_min", r().map(|f| bytes(f.rwnd_min))));
@@ -242,6 +245,8 @@ pub fn samples(rows: &[Sample], origin: Instant, put: Put<'_>) {
     put(Column::maybe_f32("rtt_ms_min", r().map(|s| s.rtt_ms_min)));
     put(Column::maybe_f32("rtt_ms", r().map(|s| s.rtt_ms)));
     put(Column::maybe_f32("rtt_ms_max", r().map(|s| s.rtt_ms_max)));
+    put(Column::maybe_f32("data_queue_ms", r().map(|s| s.data_queue_ms)));
+    put(Column::maybe_f32("ack_queue_ms", r().map(|s| s.ack_queue_ms)));
     put(Column::maybe_u64("in_flight_bytes", r().map(|s| s.in_flight.map(Bytes::get))));
     put(Column::maybe_u64("rwnd_bytes", r().map(|s| s.rwnd.map(Bytes::get))));
     put(Column::f32("window_full_s", r().map(|s| s.window_full.as_secs_f64() as f32)));

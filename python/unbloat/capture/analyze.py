@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from unbloat.errors import CaptureError, UnbloatError
+from unbloat.modem.lay import lay
 from unbloat.run.arrow import arrow_table
 from unbloat.run.run import Run
 from unbloat.run.tables import BIN_MS, MAX_SEGMENTS
@@ -28,15 +29,29 @@ MIN_BIN_MS, MAX_BIN_MS = 1.0, 60_000.0
 # Runs of a directory that an error names.
 NAMED = 4
 
+ONE_CAPTURE = "a modem's log belongs to one capture"
+
 Path_ = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in all, about ten times a second; an exception stops the analysis."""
 
 
 @overload
-def analyze(path: Path_, /, *, merge: bool = False, progress: Progress | None = None) -> Run: ...
+def analyze(
+    path: Path_,
+    /,
+    *,
+    merge: bool = False,
+    modem: Path_ | None = None,
+    progress: Progress | None = None,
+) -> Run: ...
 @overload
-def analyze(*paths: Path_, merge: Literal[True], progress: Progress | None = None) -> Run: ...
+def analyze(
+    *paths: Path_,
+    merge: Literal[True],
+    modem: Path_ | None = None,
+    progress: Progress | None = None,
+) -> Run: ...
 @overload
 def analyze(
     first: Path_,
@@ -47,18 +62,27 @@ def analyze(
     progress: Progress | None = None,
 ) -> list[Run]: ...
 def analyze(
-    *paths: Path_, merge: bool = False, progress: Progress | None = None
+    *paths: Path_,
+    merge: bool = False,
+    modem: Path_ | None = None,
+    progress: Progress | None = None,
 ) -> Run | list[Run]:
     """Analyse captures: one path gives a `Run`, several a list of them, or with `merge` one `Run` of all together.
 
-    `-` is standard input. Raises `CaptureError` for what is no readable capture and `FileNotFoundError`; a capture that
+    `-` is standard input. `modem` is the DIAG log of the modem behind the capture's host: the run has the tables `modem_buffer`,
+    `modem_grants` and `modem_rates` then. Raises `CaptureError` for what is no readable capture and `FileNotFoundError`; a capture that
     breaks off later is analysed up to there, and says so in `run.warnings`.
     """
     if not paths:
         raise UnbloatError("no capture was given")
     names = [os.fspath(path) for path in paths]
     if merge or len(names) == 1:
-        return read(names, progress=progress)
+        run = read(names, progress=progress)
+        if modem is not None:
+            add_modem(run, modem)
+        return run
+    if modem is not None:
+        raise UnbloatError(ONE_CAPTURE)
     runs: list[Run] = []
     for outcome in analyze_each([[name] for name in names], progress=progress):
         if isinstance(outcome, Exception):
@@ -71,14 +95,11 @@ def analyze_each(
     groups: Sequence[Sequence[str]], keep: bool = True, progress: Progress | None = None
 ) -> list[Run | OSError | UnbloatError]:
     """Each group of paths as one capture, side by side on all processors; what could not be read is its error."""
-    from concurrent.futures import ThreadPoolExecutor
-
     if len(groups) == 1:  # in this thread, so that Ctrl-C reaches the progress callback itself
         return [attempt(groups[0], keep, progress)]
-    stop = threading.Event()
     done: dict[int, tuple[int, int]] = {}
 
-    def one(index: int) -> Run | OSError | UnbloatError:
+    def one(index: int, stop: threading.Event) -> Run | OSError | UnbloatError:
         def report_progress(bytes_done: int, total: int) -> None:
             if stop.is_set():
                 raise KeyboardInterrupt
@@ -89,14 +110,10 @@ def analyze_each(
 
         return attempt(groups[index], keep, report_progress)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        futures = [pool.submit(one, index) for index in range(len(groups))]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    # Loads what threads need, which one capture does not.
+    from unbloat.tasks.threads import side_by_side
+
+    return side_by_side(one, len(groups))
 
 
 def attempt(
@@ -116,6 +133,15 @@ def read(paths: Sequence[str], keep: bool = True, progress: Progress | None = No
     info["files"] = [capture.given.get(name, name) for name in info.get("files", list(paths))]
     info["warnings"] = [capture.renamed(str(line)) for line in info.get("warnings", [])]
     return Run(info, tables, capture)
+
+
+def add_modem(run: Run, path: Path_) -> None:
+    """Lays a modem's log under a capture that was just analysed."""
+    if not isinstance(run.source, Capture):
+        raise UnbloatError(
+            f"{run.name}: is a stored run, without the packets that a modem's log is fitted to"
+        )
+    lay(run, path, run.source.paths)
 
 
 class Capture:

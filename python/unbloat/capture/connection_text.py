@@ -211,6 +211,8 @@ def rtt_lines() -> Lines:
         ("measured by", lambda flow: METHODS.get(flow["rtt_method"], flow["rtt_method"] or "–")),
         ("loaded p50 / p95", pair("loaded_rtt_ms_p50", "loaded_rtt_ms_p95", ms_text)),
         ("queue p50 / p95", pair("queue_ms_p50", "queue_ms_p95", ms_text)),
+        ("  of the data", pair("data_queue_ms_p50", "data_queue_ms_p95", ms_text)),
+        ("  of the ACKs", pair("ack_queue_ms_p50", "ack_queue_ms_p95", ms_text)),
         ("bufferbloat grade", grade_text),
     ]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from unbloat.run.direction import main_direction
+from unbloat.modem.text import modem_texts
+from unbloat.run.direction import main_direction, main_directions
 from unbloat.run.pings import ping_texts
 from unbloat.run.run import Run
 from unbloat.run.tables import SEVERITY_ORDER, Row
@@ -51,6 +52,7 @@ GRADE_STYLE = {"A+": "green", "A": "green", "B": "green", "C": "yellow", "D": "r
 GOOD_GRADES = ("A+", "A", "B")
 # Long paths that are named below the table.
 NAMED_PATHS = 3
+SORTED_BY = ("goodput_bps", "rtt_ms_p95", "rtt_bound_ms_p95")
 GRADE_ORDER = {"F": 0, "D": 1, "C": 2, "B": 3, "A": 4, "A+": 5}
 
 
@@ -69,7 +71,7 @@ def file_screen(terminal: Terminal, run: Run, top: int, sort: str) -> None:
                     "dim",
                 )
             )
-    for text in ping_texts(run):
+    for text in [*ping_texts(run), *modem_texts(run)]:
         terminal.line()
         terminal.wrapped(text, "", "")
     if note := long_paths(rows):
@@ -88,8 +90,9 @@ def what_to_record(run: Run) -> str | None:
     """
     if "too_short" not in run.flows.column_names:  # a result of an earlier version
         return None
-    ids = [row["id"] for row in run.connections.to_pylist() if row["proto"] == "tcp"]
-    mains = [flow for id_ in ids if (flow := main_direction(run, id_))["data_packets"]]
+    columns = ("data_packets", "too_short", "grade", "bytes", "capture_lacks")
+    known = [name for name in columns if name in run.flows.column_names]
+    mains = [flow for flow in main_directions(run, known, tcp=True) if flow["data_packets"]]
     if not mains:
         return None
     if any(flow.get("capture_lacks") for flow in mains):
@@ -160,18 +163,20 @@ def ranked(run: Run, top: int, sort: str) -> list[tuple[Row, Row]]:
     by_size = [
         id_ for _, id_ in sorted(zip(sizes, ids, strict=True), key=lambda item: (-item[0], item[1]))
     ]
-    if sort == "bytes":
-        by_size = by_size[:top]
-    pairs = [(run.connection(id_), main_direction(run, id_)) for id_ in by_size]
+    if sort != "bytes":
+        columns = [name for name in (*SORTED_BY, "grade") if name in run.flows.column_names]
+        mains = {flow["id"] // 2: flow for flow in main_directions(run, columns)}
+        by_size.sort(key=lambda id_: sort_key(mains[id_], sort))
+    return [(run.connection(id_), main_direction(run, id_)) for id_ in by_size[:top]]
+
+
+def sort_key(flow: Row, sort: str) -> float:
+    """The smaller, the earlier a connection with this main flow stands."""
     if sort == "goodput":
-        pairs.sort(key=lambda pair: -(pair[1]["goodput_bps"] or 0))
-    elif sort == "rtt":
-        pairs.sort(
-            key=lambda pair: -(pair[1]["rtt_ms_p95"] or pair[1].get("rtt_bound_ms_p95") or 0)
-        )
-    elif sort == "grade":
-        pairs.sort(key=lambda pair: GRADE_ORDER.get(pair[1]["grade"], len(GRADE_ORDER)))
-    return pairs[:top]
+        return -(flow["goodput_bps"] or 0)
+    if sort == "rtt":
+        return -(flow["rtt_ms_p95"] or flow.get("rtt_bound_ms_p95") or 0)
+    return GRADE_ORDER.get(flow["grade"], len(GRADE_ORDER))
 
 
 def connection_table(terminal: Terminal, run: Run, rows: Sequence[tuple[Row, Row]]) -> None:

@@ -124,7 +124,7 @@ class Stairs:
 
 @dataclass(frozen=True)
 class Many:
-    """One curve for each queue, probe or transfer of a simulated run: what is the whole run's, not one flow's."""
+    """One curve for each queue, probe or transfer of a run, or of its modem: what is the whole run's, not one flow's."""
 
     table: Literal[
         "queues",
@@ -137,6 +137,8 @@ class Many:
         "goodput",
         "windows",
         "added_delay",
+        "modem_buffer",
+        "modem_rates",
     ]
     label: str
     color: Color = "ink"
@@ -182,6 +184,8 @@ class Chart:
     marks: tuple[Mark, ...]
     needs: tuple[str, ...]
     """`table.column` of everything it draws; a flow without them gets a sentence in its place."""
+    only_with: str = ""
+    """A column of `flows` without which a page leaves it out: no connection of its runs has what it draws."""
     rules: tuple[str, ...] = ()
     """Findings that are shown beside it."""
     figures: tuple[tuple[str, str], ...] = ()
@@ -191,9 +195,10 @@ class Chart:
     """Where the y axis begins; None: at the smallest visible value."""
 
     @property
-    def simulated(self) -> bool:
-        """Whether it draws what only a simulated run has."""
-        return any(need.startswith(("queues.", "probes.", "transfer_")) for need in self.needs)
+    def needs_more(self) -> bool:
+        """Whether it draws what a capture alone does not have: only a simulated run does, or a modem's log."""
+        more = ("queues.", "probes.", "transfer_", "modem_")
+        return any(need.startswith(more) for need in self.needs)
 
     def to_json(self) -> dict[str, Any]:
         """As the page reads it."""

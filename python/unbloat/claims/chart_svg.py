@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 
+from unbloat.charts.svg import CHARACTER, Scale, diamond, line, number_text, text, upright
 from unbloat.claims.chart import Chart, Guide, Said
 from unbloat.claims.chart_points import MAX_MARKED, Drawn, Point
 
@@ -20,48 +20,8 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 12, 8, 38
 # Curves have the label of their values above, where a long one has room.
 LINES_TOP = 26
 BAR, BAR_GAP, LABEL = 11, 3, 17
-# Ticks of an axis, about.
-TICKS = 5
-# Width of a character of 11 px, for labels that must not overlap.
-CHARACTER = 6.2
 # Colours of the page (`--s0` …).
 COLOURS = 6
-
-
-@dataclass(frozen=True)
-class Scale:
-    """From values to places in the drawing."""
-
-    least: float
-    most: float
-    begin: float
-    end: float
-    log: bool = False
-
-    def __call__(self, value: float) -> float:
-        """The place of a value; beyond the ends it is at the end."""
-        low, high, here = self.least, self.most, value
-        if self.log:
-            low, high, here = math.log10(low), math.log10(high), math.log10(max(value, low))
-        share = (here - low) / (high - low)
-        return self.begin + min(max(share, 0.0), 1.0) * (self.end - self.begin)
-
-    def ticks(self) -> list[float]:
-        """Round numbers within the ends."""
-        if self.log:
-            powers = range(math.floor(math.log10(self.least)), math.ceil(math.log10(self.most)) + 1)
-            steps = (1, 2, 5) if self.most / self.least < 300 else (1,)
-            found = [step * 10.0**power for power in powers for step in steps]
-            return [one for one in found if self.least <= one <= self.most]
-        step = nice((self.most - self.least) / TICKS)
-        first = math.ceil(self.least / step - 1e-9)
-        return [n * step for n in range(first, math.floor(self.most / step + 1e-9) + 1)]
-
-
-def nice(step: float) -> float:
-    """1, 2 or 5 times a power of ten, at least as large."""
-    power: float = 10.0 ** math.floor(math.log10(step))
-    return next(times * power for times in (1, 2, 5, 10) if times * power >= step * 0.999)
 
 
 def ends_of(point: Point) -> list[float]:
@@ -82,11 +42,6 @@ def value_scale(chart: Chart, series: Sequence[Drawn], begin: float, end: float)
     least, most = min(0.0, *values), max(0.0, *values)
     room = (most - least or 1.0) * 0.06
     return Scale(least - (room if least < 0 else 0.0), most + room, begin, end)
-
-
-def number_text(value: float) -> str:
-    """A number of an axis or a mark: three digits."""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def said_text(said: Said) -> str:
@@ -308,24 +263,3 @@ def curve(chart: Chart, scale: Scale, across_x: dict[str, float], n: int, of: Dr
         if inner:
             found += f"<g><title>{escape(point_text(chart, of.name, point))}</title>{inner}</g>"
     return found
-
-
-def upright(scale: Scale, tick: float, top: float, bottom: float) -> str:
-    """A line of the grid with its number below."""
-    x = scale(tick)
-    return line(x, top, x, bottom, "grid") + text(x, bottom + 14, number_text(tick), "middle")
-
-
-def line(x0: float, y0: float, x1: float, y1: float, kind: str = "guide") -> str:
-    """A straight line."""
-    return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" class="{kind}"/>'
-
-
-def text(x: float, y: float, words: str, anchor: str, kind: str = "tick") -> str:
-    """Words in the drawing."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{escape(words)}</text>'
-
-
-def diamond(x: float, y: float, kind: str) -> str:
-    """A mark of the source: empty, so that it is seen upon ours."""
-    return f'<path d="M{x - 5:.1f} {y:.1f}L{x:.1f} {y - 5:.1f}L{x + 5:.1f} {y:.1f}L{x:.1f} {y + 5:.1f}Z" class="diamond {kind}"/>'

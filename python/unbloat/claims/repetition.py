@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from unbloat.claims.claim import Claim
 from unbloat.claims.figure import Figure, Picked
 from unbloat.claims.measure import measure
 from unbloat.claims.relate import folder, picks, related
+from unbloat.scenario.scenario import Source
 from unbloat.scenario.simulate import RunOptions, simulate_all
 from unbloat.scenario.sweep import Labels, RunSet
 
@@ -89,26 +90,47 @@ def repetitions(
 
     `first` is that of the first seed, where it is known. Raises `TraceMissing`.
     """
-    found = [first or repetition(claim, 0, traces)]
-    for place in range(1, max(SEEDS, claim.seeds)):
-        found.append(repetition(claim, place, traces))
-        if place == 1 and found[0] == found[1]:
-            return found[:1]
-    return found
+    found = {0: first or repetition(claim, 0, traces)}
+    while places := left(claim, found):
+        for place in places:
+            found[place] = repetition(claim, place, traces)
+    return settled(found)
+
+
+def left(claim: Claim, found: Mapping[int, Repetition]) -> list[int]:
+    """Places of the seeds to simulate next: the first, the second, and where that changes something all others."""
+    if len(found) < 2:
+        return [len(found)]
+    if found[0] == found[1]:
+        return []
+    return [place for place in range(max(SEEDS, claim.seeds)) if place not in found]
+
+
+def settled(found: Mapping[int, Repetition]) -> list[Repetition]:
+    """The claim with all its seeds, in their order; once where the seed changes nothing."""
+    return [found[0]] if found[0] == found[1] else [found[place] for place in sorted(found)]
 
 
 def repetition(
-    claim: Claim, place: int, traces: str | os.PathLike[str] | None = None
+    claim: Claim,
+    place: int,
+    traces: str | os.PathLike[str] | None = None,
+    trace_texts: Mapping[str, str] | None = None,
 ) -> Repetition:
-    """The claim with its `place`-th seed, the first being 0."""
+    """The claim with its `place`-th seed, the first being 0. `trace_texts` are the traces' own, where no files are looked for."""
     every = [*(pick for figure in claim.figures for pick in picks(figure)), *claim.curves]
     needs_capture = any(pick.capture for pick in every)
     with tempfile.TemporaryDirectory(prefix="unbloat-claim-") as directory:
         captures = Path(directory) if needs_capture else None
         options = RunOptions(
-            seed=claim.seed + place, seeds=1, traces=traces, pcap=captures, events=False
+            seed=claim.seed + place,
+            seeds=1,
+            traces=traces,
+            trace_texts=trace_texts,
+            pcap=captures,
+            events=False,
         )
-        runs = simulate_all(claim.path, options, jobs=1)
+        runs = simulate_all(Source(claim.text, claim.path), options, jobs=1)
         return measured(claim, runs, captures)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from unbloat.claims.claim import Claim, claims
+from unbloat.claims.cluster import repeated_on_cluster
 from unbloat.claims.judge import SKIPPED, Outcome, outcomes
 from unbloat.claims.repetition import Repetition, repetitions
 from unbloat.claims.reproduce_in_lab import Laboratory, LabOutcome, Measured, compared, simulated
@@ -32,6 +33,7 @@ def reproduce(
     lab: Extent | None = None,
     traces: str | os.PathLike[str] | None = None,
     jobs: int | None = None,
+    dask: str | None = None,
     store: str | os.PathLike[str] | None = None,
     stored: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -41,17 +43,24 @@ def reproduce(
 
     A name is a claim's, or the beginning of several: `drwa`. With `lab`, only claims that the lab runs ("quick": those that
     take it seconds), and each of their figures is compared with the simulator's under the lab's settings; needs root. `store`
-    keeps what was simulated in a file, from which the next run goes on; with `stored` nothing is simulated. Raises
-    `UnbloatError` for a name that no claim has, and for a claim that is not stored.
+    keeps what was simulated in a file, from which the next run goes on; with `stored` nothing is simulated. `dask` has seeds of
+    claims simulated on the workers of a Dask scheduler at an address, or on `jobs` processes where it is `local`. Raises
+    `UnbloatError` for a name that no claim has, for a claim that is not stored, for a cluster that cannot be used.
     """
     chosen = choose(claims(), list(names), quick, lab)
     laboratory = None if lab is None else Laboratory(chosen, lab == "quick", traces, lab_progress)
     kept = None if store is None else ClaimStore(Path(store))
+    away = None
+    if dask is not None and not stored:
+        away = repeated_on_cluster(chosen, dask, jobs, traces, kept, progress)
+        progress = None
     done = 0
 
     def one(claim: Claim) -> tuple[list[Outcome], Measured | None]:
         nonlocal done
-        if kept is None:
+        if away is not None:
+            outcomes = examined(claim, away[claim.id].outcome)
+        elif kept is None:
             outcomes = examine(claim, traces)
         else:
             run = kept.read if stored else lambda claim: kept.repetitions(claim, traces)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,9 +59,13 @@ class ClaimStore:
         if known is not None and known[0] == first:
             return known
         found = repetitions(claim, traces, first=first)
+        self.put(claim, found)
+        return found
+
+    def put(self, claim: Claim, found: Sequence[Repetition]) -> None:
+        """Stores a claim."""
         with self.lock:
             self.lines.put((claim.id,), settings(claim), [one.to_dict() for one in found])
-        return found
 
     def sort(self) -> None:
         """By name, so that the file does not depend on which claim was ready first."""

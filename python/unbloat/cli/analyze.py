@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from unbloat.capture.analyze import ONE_CAPTURE, add_modem
 from unbloat.capture.connection_text import connection_screen
 from unbloat.capture.file_text import file_screen
 from unbloat.cli.exit import UNREADABLE, complain
 from unbloat.cli.inputs import open_each
 from unbloat.cli.output import write_run_page, writing
+from unbloat.errors import UnbloatError
 from unbloat.run.json import json_line, run_object
 from unbloat.run.run import Run
 from unbloat.text.names import distinct, file_name, stems
@@ -25,6 +27,7 @@ from unbloat.text.terminal import Terminal
 class AnalyzeOptions:
     """The options of `unbloat analyze`."""
 
+    modem: Path | None
     report: Path | None
     json: bool
     out: Path | None
@@ -39,14 +42,20 @@ class AnalyzeOptions:
     def keep(self) -> bool:
         """Whether a second pass may be needed."""
         return (
-            bool(self.report or self.out or self.csv or self.series) or self.connection is not None
+            bool(self.modem or self.report or self.out or self.csv or self.series)
+            or self.connection is not None
         )
 
 
 def analyze_files(files: Sequence[str], merge: bool, options: AnalyzeOptions) -> int:
     """`unbloat analyze`; returns the exit code."""
+    if options.modem is not None and len(files) > 1 and not merge:
+        raise UnbloatError(f"{ONE_CAPTURE}, or to several with --merge")
     outcomes = open_each(files, merge, options.keep)
     runs = [outcome for outcome in outcomes if isinstance(outcome, Run)]
+    if options.modem is not None:
+        for run in runs:
+            add_modem(run, options.modem)
     # Labels of a simulated run may hold what a file name must not: `rate=2 Mbit/s`.
     names = distinct([file_name(run.name) if run.extra else stems([run.name])[0] for run in runs])
     terminal = Terminal(sys.stdout)

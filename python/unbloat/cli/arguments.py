@@ -15,10 +15,11 @@ from typing import Annotated, Any, Literal
 import typer
 import typer.core
 
-from unbloat.cli import agent
+from unbloat.cli import agent, corpus
 from unbloat.cli.exit import FAILED, UNREADABLE, WRONG_USAGE, complain
 from unbloat.cli.options import (
     Bin,
+    Dask,
     Events,
     Json,
     Report,
@@ -29,6 +30,7 @@ from unbloat.cli.options import (
     Seeds,
     Settings,
     Traces,
+    own_processes,
 )
 from unbloat.cli.usage import PlainErrors
 from unbloat.errors import AgentError, CaptureError, LabError, UnbloatError
@@ -110,6 +112,13 @@ def analyze(
             show_default=False,
         ),
     ],
+    modem: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="LOG",
+            help="DIAG log of the capture host's modem (.qmdl, .mi2log, .dlf): its buffer and grants.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -158,6 +167,7 @@ def analyze(
         raise typer.BadParameter("--segments belongs to --json, --out or --csv")
     series += ["segments"] if segments else []
     options = AnalyzeOptions(
+        modem=modem,
         report=report,
         json=json,
         out=out,
@@ -297,7 +307,8 @@ def locate(
 
 @app.command(
     short_help="Run a scenario in virtual time.",
-    epilog="Example: unbloat sim upload.toml --set flow.0.congestion=bbr --report upload.html",
+    epilog="Example: unbloat sim upload.toml --set flow.0.congestion=bbr --report upload.html\n\n"
+    "On a cluster: unbloat sim sweep.toml --seeds 20 --dask tcp://10.0.0.1:8786",
 )
 def sim(
     file: Annotated[
@@ -320,6 +331,7 @@ def sim(
         int | None,
         typer.Option(metavar="N", min=1, help="Runs at a time; as many as processors otherwise."),
     ] = None,
+    dask: Dask = None,
 ) -> None:
     """Run a scenario in virtual time: transfers, queues, probes, and whether it is as expected."""
     from unbloat.cli.sim import ResultOptions, run_options, simulate_file
@@ -327,7 +339,8 @@ def sim(
     series = chosen_series(samples, events, json)
     options = run_options(settings, seed, seeds, pcap, traces)
     results = ResultOptions(out=out, report=report, json=json, series=series)
-    raise typer.Exit(simulate_file(file, options, results, jobs))
+    own_processes(jobs, dask)
+    raise typer.Exit(simulate_file(file, options, results, jobs, dask))
 
 
 def chosen_series(samples: bool, events: bool, json: bool) -> list[str]:
@@ -414,14 +427,15 @@ class LabOptionWithoutValue(typer.core.TyperCommand):
 @app.command(
     cls=LabOptionWithoutValue,
     short_help="Run the papers' claims again: pass or fail, and by how much.",
-    epilog="Example: unbloat reproduce drwa --report claims.html",
+    epilog="Example: unbloat reproduce drwa --report claims.html\n\n"
+    "On a cluster: unbloat reproduce --store claims.jsonl --dask tcp://10.0.0.1:8786",
 )
 def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[CLAIM]...",
-            help="Claims, or the beginning of several (`drwa`); all without. Or `front`: every cure on every link; or `fairness`: how several flows share.",
+            help="Claims, or the beginning of several (`drwa`); all without. Or `front`: every cure on every link; or `fairness`: how several flows share; or `phones`: synthetic phones beside 15 students'.",
         ),
     ] = None,
     quick: Annotated[
@@ -434,6 +448,7 @@ def reproduce(
         typer.Option(metavar="DIR", help="Where trace files are, for claims that replay one."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Claims at a time.")] = None,
+    dask: Dask = None,
     lab: Annotated[
         Literal["quick", "whole"] | None,
         typer.Option(
@@ -471,18 +486,29 @@ def reproduce(
     page: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.md", help="front, fairness: writes a page; front: a scatter beside it."
+            metavar="FILE.md",
+            help="front, fairness, phones: writes a page; front: a scatter beside it.",
         ),
     ] = None,
 ) -> None:
     """Simulate every claim of the papers and compare it with bounds stated beforehand, with a control each. `front` and
-    `fairness` compare the cures with each other instead: `unbloat reproduce front --traces traces`."""
+    `fairness` compare the cures with each other instead: `unbloat reproduce front --traces traces`. `phones` judges the
+    population of `unbloat corpus phones`."""
+    if names == ["phones"]:
+        from unbloat.cli.phones import judge_phones
+
+        others = (report, traces, lab, repeat, half, markdown)
+        if quick or any(other is not None for other in others):
+            raise typer.BadParameter(
+                "phones takes --store, --stored, --page, --json and --jobs alone"
+            )
+        raise typer.Exit(judge_phones(store, page, stored, json, jobs))
     if names in (["front"], ["fairness"]):
         from unbloat.cli.front import FrontOptions, reproduce_fairness, reproduce_front
 
-        if quick or report is not None or jobs is not None or markdown is not None:
+        if quick or any(one is not None for one in (report, jobs, dask, markdown)):
             raise typer.BadParameter(
-                f"{names[0]} takes none of --quick, --report, --jobs, --markdown"
+                f"{names[0]} takes none of --quick, --report, --jobs, --dask, --markdown"
             )
         if lab == "quick":
             raise typer.BadParameter(f"{names[0]} does not take --lab=quick")
@@ -497,9 +523,14 @@ def reproduce(
         )
         raise typer.Exit((reproduce_front if names == ["front"] else reproduce_fairness)(given))
     if half is not None or page is not None or repeat is not None:
-        raise typer.BadParameter("--half, --page and --repeat are for front and fairness")
+        raise typer.BadParameter(
+            "--half, --page and --repeat are for front and fairness, --page also for phones"
+        )
     if stored and (store is None or lab is not None):
         raise typer.BadParameter("--stored needs --store, and cannot run the lab")
+    if dask is not None and (lab is not None or stored):
+        raise typer.BadParameter("--dask excludes --lab and --stored")
+    own_processes(jobs, dask)
     from unbloat.cli.reproduce import ReproduceOptions, reproduce_claims
 
     options = ReproduceOptions(
@@ -509,6 +540,7 @@ def reproduce(
         report=report,
         traces=traces,
         jobs=jobs,
+        dask=dask,
         lab=lab,
         store=store,
         stored=stored,
@@ -769,6 +801,11 @@ def measure(
 
 
 # The last of the commands in the list.
+app.add_typer(
+    corpus.app,
+    name="corpus",
+    short_help="Analyse many captures, each once, and ask questions about all.",
+)
 app.add_typer(
     agent.app, name="agent", short_help="Cure bufferbloat on this host, undone by itself."
 )

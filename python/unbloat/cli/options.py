@@ -17,6 +17,14 @@ Json = Annotated[
     bool,
     typer.Option("--json", help="Print JSON instead of text (docs/format.md), a line per capture."),
 ]
+# Of `sim`, `reproduce` and `corpus run`.
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDR|local",
+        help="Run on the workers of a Dask scheduler, as tcp://host:8786, or on local processes.",
+    ),
+]
 Report = Annotated[
     Path | None, typer.Option(metavar="FILE.html", help="Write a self-contained page.")
 ]
@@ -60,3 +68,9 @@ Traces = Annotated[
         metavar="DIR", help="Where the scenario's trace files lie, beside its own directory."
     ),
 ]
+
+
+def own_processes(jobs: int | None, dask: str | None) -> None:
+    """Refuses a number of processes for machines that have their own."""
+    if jobs is not None and dask not in (None, "local"):
+        raise typer.BadParameter("--jobs is of this machine; workers of a scheduler have their own")

@@ -37,6 +37,7 @@ class ReproduceOptions:
     report: Path | None
     traces: Path | None
     jobs: int | None
+    dask: str | None
     lab: Extent | None
     store: Path | None
     stored: bool
@@ -56,6 +57,7 @@ def reproduce_claims(options: ReproduceOptions) -> int:
             lab=options.lab,
             traces=options.traces,
             jobs=options.jobs,
+            dask=options.dask,
             store=options.store,
             stored=options.stored,
             progress=progress,

@@ -41,11 +41,17 @@ def run_options(
     return RunOptions([setting(text) for text in settings or []], seed, seeds, pcap, traces)
 
 
-def simulate_file(file: Path, options: RunOptions, results: ResultOptions, jobs: int | None) -> int:
+def simulate_file(
+    file: Path,
+    options: RunOptions,
+    results: ResultOptions,
+    jobs: int | None,
+    dask: str | None = None,
+) -> int:
     """`unbloat sim`; returns the exit code."""
     make_folders(options.pcap)
     with ProgressBar("simulating") as progress:
-        runs = simulate_all(file, options, jobs=jobs, progress=progress)
+        runs = simulate_all(file, options, jobs=jobs, dask=dask, progress=progress)
     return print_and_write(runs, options, results)
 
 
@@ -65,7 +71,10 @@ def print_and_write(runs: RunSet, options: RunOptions, results: ResultOptions) -
     else:
         sim_screen(terminal, runs)
     write_files(Terminal(sys.stderr) if results.json else terminal, runs, options, results)
-    return 0 if all(check.passed for check in runs.checks) else FAILED
+    fine = all(check.passed for check in runs.checks) and not any(
+        one.failed for one in runs.skipped
+    )
+    return 0 if fine else FAILED
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -86,7 +95,13 @@ def print_json(terminal: Terminal, runs: RunSet, series: list[str]) -> None:
         terminal.line(json_line(result))
     for one in runs.skipped:
         terminal.line(
-            json_line({"format": FORMAT, "labels": dict(one.labels), "skipped": one.reason})
+            json_line(
+                {
+                    "format": FORMAT,
+                    "labels": dict(one.labels),
+                    "failed" if one.failed else "skipped": one.reason,
+                }
+            )
         )
 
 

@@ -17,7 +17,8 @@ from unbloat.front.controls import BUFFER, Control
 from unbloat.front.links import DURATION_S, Track
 from unbloat.run.figures import Figures, statistics
 from unbloat.run.tables import Row
-from unbloat.scenario.simulate import RunOptions, finished, prepared, run_job
+from unbloat.scenario.job import run_job
+from unbloat.scenario.simulate import RunOptions, finished, prepared
 
 BASE_MS = 50.0
 """Round trip of the empty path, without the time on the link."""

@@ -29,7 +29,8 @@ from unbloat.lab.execute import lab_all
 from unbloat.lab.requirements import need_root
 from unbloat.run.store import Store
 from unbloat.scenario.confidence import Spread, spread
-from unbloat.scenario.simulate import STEPS, RunOptions
+from unbloat.scenario.run_jobs import STEPS
+from unbloat.scenario.simulate import RunOptions
 from unbloat.version import __version__
 
 # Of the tuning half, fixed before the first run: three down, three up, from 0.8 to 13 Mbit/s, one without a trace.

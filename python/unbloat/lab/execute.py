@@ -19,11 +19,10 @@ from unbloat.lab.requirements import need_machine, need_root
 # `import unbloat` brings this file along: what only a run needs is imported by the run.
 from unbloat.run.run import Run
 from unbloat.scenario.expectations import label_text
+from unbloat.scenario.job import Job
+from unbloat.scenario.run_jobs import STEPS, Progress
 from unbloat.scenario.simulate import (
-    STEPS,
     Given,
-    Job,
-    Progress,
     RunOptions,
     Settings,
     described,

@@ -14,7 +14,13 @@ from unbloat.lab.agent.config import cures
 from unbloat.lab.traffic import needed_programs
 
 AGENT = "unbloat-agent"
-GIVEN = {"unbloat-emu": "UNBLOAT_EMU", AGENT: "UNBLOAT_AGENT", "unbloat-measure": "UNBLOAT_MEASURE"}
+MODEM = "unbloat-modem"
+GIVEN = {
+    "unbloat-emu": "UNBLOAT_EMU",
+    AGENT: "UNBLOAT_AGENT",
+    "unbloat-measure": "UNBLOAT_MEASURE",
+    MODEM: "UNBLOAT_MODEM",
+}
 """Variables of the environment that name our programs."""
 
 PACKAGES = {

@@ -1,7 +1,7 @@
-"""`unbloat measure history`: grade and added delay over days.
+"""`unbloat measure history`: grade and added delay, or responsiveness, over days.
 
-A file has a line for each measurement, a JSON object as `unbloat measure --json` prints it, with `at_unix_s` and `host`; one that
-failed has `failed` instead of figures. A last line that an interruption cut off is left out.
+A file has a line for each measurement, a JSON object as `unbloat measure --json` or `unbloat measure rpm --json` prints it, with `at_unix_s`
+and `host`; one that failed has `failed` instead of figures. A last line that an interruption cut off is left out.
 """
 
 from __future__ import annotations
@@ -37,6 +37,14 @@ class Graded:
 
 
 @dataclass(frozen=True)
+class Responsive:
+    """A phase of a measurement of responsiveness."""
+
+    rpm: float | None
+    """Round trips a minute."""
+
+
+@dataclass(frozen=True)
 class Result:
     """A measurement."""
 
@@ -45,7 +53,7 @@ class Result:
     failed: str | None
     """Why there are no figures."""
     rtt_min_ms: float | None
-    phases: dict[str, Graded]
+    phases: dict[str, Graded | Responsive]
 
 
 def read_history(file: Path) -> list[Result]:
@@ -70,21 +78,21 @@ def read_history(file: Path) -> list[Result]:
 def result(value: dict[str, Any]) -> Result:
     """Of a line."""
     failed = value.get("failed")
-    rtt = value.get("rtt_min_ms")
+    rtt = value.get("rtt_min_ms", value.get("unloaded_rtt_ms"))
     return Result(
         float(value["at_unix_s"]),
         str(value["host"]),
         None if failed is None else str(failed),
         None if rtt is None else float(rtt),
-        {} if failed is not None else {named(phase): graded(phase) for phase in value["phases"]},
+        {} if failed is not None else {named(phase): figure(phase) for phase in value["phases"]},
     )
 
 
 def named(phase: dict[str, Any]) -> str:
-    """Its phase, with the congestion control that was asked for: `up`, `up, bbr`, or `up, quic, bbr`."""
+    """Its phase, with the congestion control that was asked for: `up`, `up, bbr`, or `up, quic, bbr`; of RPM with its variant, `up, draft-09`."""
     # A result of before QUIC says nothing of it.
     quic = "quic" if phase.get("transport") == "quic" else None
-    words = (phase["phase"], quic, phase.get("congestion_control"))
+    words = (phase["phase"], quic, phase.get("congestion_control"), phase.get("variant"))
     return ", ".join(str(word) for word in words if word is not None)
 
 
@@ -94,8 +102,10 @@ def title(name: str) -> str:
     return f"{PHASES.get(phase, phase)}{comma}{cc}"
 
 
-def graded(phase: dict[str, Any]) -> Graded:
+def figure(phase: dict[str, Any]) -> Graded | Responsive:
     """Of a phase."""
+    if "rpm" in phase:
+        return Responsive(None if phase["rpm"] is None else float(phase["rpm"]))
     grade = phase["grade"]
     delay = phase.get(GRADED[grade["of"]])
     p95 = None if delay is None else delay["p95_ms"][0]
@@ -124,7 +134,11 @@ def history_screen(terminal: Terminal, results: Sequence[Result]) -> None:
         for why, count in Counter(one.failed for one in own if one.failed is not None).items():
             terminal.wrapped(f"failed, {count} of {len(own)}: {why}")
     terminal.line()
-    terminal.wrapped("Grade and p95 of the added delay, ms.")
+    every = [phase for one in results for phase in one.phases.values()]
+    if any(isinstance(phase, Graded) for phase in every):
+        terminal.wrapped("Grade and p95 of the added delay, ms.")
+    if any(isinstance(phase, Responsive) for phase in every):
+        terminal.wrapped("RPM: round trips a minute under load; more is better.")
 
 
 def row(one: Result, names: Sequence[str]) -> tuple[str, ...]:
@@ -136,10 +150,12 @@ def row(one: Result, names: Sequence[str]) -> tuple[str, ...]:
     return (when, rtt, *(cell(one.phases.get(name)) for name in names))
 
 
-def cell(phase: Graded | None) -> str:
-    """Grade and delay."""
+def cell(phase: Graded | Responsive | None) -> str:
+    """Grade and delay, or RPM."""
     if phase is None:
         return NOTHING
+    if isinstance(phase, Responsive):
+        return "none" if phase.rpm is None else f"{phase.rpm:.0f} RPM"
     grade = " or ".join(phase.grades) or "none"
     return f"{grade} {milliseconds(phase.p95_ms)}"
 
@@ -151,15 +167,24 @@ def milliseconds(value: float | None) -> str:
     return "lost" if math.isinf(value) else f"{value:.0f}"
 
 
+def value_of(phase: Graded | Responsive | None) -> float | None:
+    """What a bar shows: p95 of the added delay, or RPM."""
+    value = None if phase is None else phase.rpm if isinstance(phase, Responsive) else phase.p95_ms
+    return None if value is None or math.isinf(value) else value
+
+
 def over_time(results: Sequence[Result], name: str) -> str:
     """How a phase went: a bar for each measurement, the grades, the median and the largest p95."""
     phases = [one.phases.get(name) for one in results]
-    values = [
-        None if phase is None or phase.p95_ms is None or math.isinf(phase.p95_ms) else phase.p95_ms
-        for phase in phases
-    ]
+    values = [value_of(phase) for phase in phases]
     known = [value for value in values if value is not None]
-    grades = Counter(" or ".join(phase.grades) or "none" for phase in phases if phase is not None)
+    if any(isinstance(phase, Responsive) for phase in phases):
+        if not known:
+            return f"{title(name)}: no RPM."
+        return f"{title(name)} {sparkline(values, 40)} {statistics.median(known):.0f} RPM in the median, {min(known):.0f} at least."
+    grades = Counter(
+        " or ".join(phase.grades) or "none" for phase in phases if isinstance(phase, Graded)
+    )
     said = ", ".join(f"{grade} in {count}" for grade, count in sorted(grades.items()))
     if not known:
         return f"{title(name)}: {said}."
@@ -180,7 +205,9 @@ def history_json(results: Sequence[Result]) -> dict[str, Any]:
                 "failed": one.failed,
                 "rtt_min_ms": one.rtt_min_ms,
                 "phases": {
-                    name: {
+                    name: {"rpm": phase.rpm}
+                    if isinstance(phase, Responsive)
+                    else {
                         "grades": phase.grades,
                         "p95_ms": "lost" if phase.p95_ms == math.inf else phase.p95_ms,
                     }

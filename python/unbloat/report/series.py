@@ -27,6 +27,16 @@ MAX_TRANSFERS = 8
 # A queue that never held a packet for longer than this has no curve.
 MIN_DELAY_MS = 0.1
 
+# Distance of samples of a modem's buffer, and what is more than the variation of their times: a record is missing.
+SAMPLE_S, MISSING_S = 0.001, 0.005
+# Columns of `modem_rates` that have a curve.
+RATES = (
+    ("modem_bytes", "grants less padding"),
+    ("padding_bytes", "padding"),
+    ("captured_bytes", "packets that the host sent"),
+    ("phy_bytes", "physical layer, with retransmissions"),
+)
+
 Points = tuple[list[float], list[float | None], float | None]
 """Times, values, length of a bin (None: moments)."""
 
@@ -42,6 +52,8 @@ def run_series(
         ("probes", probe_curves(run.extra)),
         ("transfer_goodput", goodput),
         ("transfer_rtt", rtt),
+        ("modem_buffer", buffer_curves(run.modem)),
+        ("modem_rates", rate_curves(run.modem)),
     ):
         for place, (label, points) in enumerate(curves):
             encoded, factor = encoded_curve(*points)
@@ -153,6 +165,37 @@ def probe_curves(extra: Mapping[str, pa.Table]) -> list[tuple[str, Points]]:
         (probe, (times, values, None))
         for probe, (times, values) in list(found.items())[:MAX_CURVES]
     ]
+
+
+def buffer_curves(modem: Mapping[str, pa.Table]) -> list[tuple[str, Points]]:
+    """Bytes in the modem; where samples are missing the curve has a gap."""
+    if "modem_buffer" not in modem:
+        return []
+    times: list[float] = []
+    values: list[float | None] = []
+    columns = (modem["modem_buffer"][name].to_pylist() for name in ("t_s", "bytes"))
+    for t_s, size in zip(*columns, strict=True):
+        if times and t_s - times[-1] > MISSING_S:
+            times.append(times[-1] + SAMPLE_S)
+            values.append(None)
+        times.append(t_s)
+        values.append(size)
+    return [("in the modem", (times, values, None))]
+
+
+def rate_curves(modem: Mapping[str, pa.Table]) -> list[tuple[str, Points]]:
+    """What the modem sent, and the packets that the host sent; a curve for each column that is known."""
+    if "modem_rates" not in modem:
+        return []
+    table = modem["modem_rates"]
+    times, spans = table["t_s"].to_pylist(), table["span_s"].to_pylist()
+    curves: list[tuple[str, Points]] = []
+    for column, label in RATES:
+        values = table[column].to_pylist()
+        if any(value for value in values):
+            rates = [value * 8 / span for value, span in zip(values, spans, strict=True)]
+            curves.append((label, (times, rates, spans[0])))
+    return curves
 
 
 def encoded_spans(rows: Sequence[tuple[float, str, float]], kinds: Sequence[str]) -> Encoded:

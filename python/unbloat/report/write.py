@@ -52,8 +52,8 @@ PROGRAM = (
     "panel.js",
 )
 
-# Columns of `samples` that only the run of a scenario has.
-SIMULATED = ("cwnd_bytes", "queue_ms")
+# Columns of `samples` that not every run has: the first two only that of a scenario, the others none of an earlier version.
+SOMETIMES = ("cwnd_bytes", "queue_ms", "data_queue_ms", "ack_queue_ms")
 
 EVENT_KINDS = [
     "syn",
@@ -181,7 +181,7 @@ def encode_samples(table: pa.Table) -> tuple[Encoded, int]:
             "window_full_s": floats(flat(part["window_full_s"])),
             "retransmissions": steps(flat(part["retransmissions"])),
             "limit": codes(flat(part["limit"]), list(LIMITS)),
-            **{name: floats(flat(part[name])) for name in SIMULATED if name in part.column_names},
+            **{name: floats(flat(part[name])) for name in SOMETIMES if name in part.column_names},
         },
         part.num_rows,
     )
@@ -308,12 +308,19 @@ def page_facts(
             {**chart.to_json(), "about": about_text(chart, most)}
             for chart in CHARTS
             if {need.split(".")[0] for need in chart.needs} <= known
+            and (not chart.only_with or any(measured(run, chart.only_with) for run in runs))
         ],
         "limits": {
             name: {"short": words[0], "meaning": words[2]} for name, words in LIMITS.items()
         },
         "event_kinds": EVENT_KINDS,
     }
+
+
+def measured(run: RunTables, column: str) -> bool:
+    """Whether any flow has a figure in this column; a run of an earlier version may lack it."""
+    known = run.flows
+    return column in known.column_names and known[column].null_count < known.num_rows
 
 
 def about_text(chart: Chart, transfers: int) -> str:

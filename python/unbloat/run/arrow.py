@@ -36,6 +36,7 @@ DICTIONARIES = frozenset(
         "from_node",
         "to_node",
         "probe",
+        "layer",
     }
 )
 
@@ -47,6 +48,8 @@ TABLES = ("connections", "flows", "findings", "samples", "events", "segments")
 SERIES = ("samples", "events", "segments")
 # What only a simulated run has: queues over time and as a whole, probes, figures of applications.
 EXTRA = ("queues", "stages", "probes", "apps")
+# What only a capture with a modem's log has.
+MODEM = ("modem_buffer", "modem_grants", "modem_rates")
 
 
 def arrow_table(columns: Sequence[NativeColumn]) -> pa.Table:

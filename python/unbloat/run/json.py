@@ -21,6 +21,8 @@ NESTED: dict[str, tuple[str, ...]] = {
     "answer_ms": QUANTILES,
     "loaded_rtt_ms": QUANTILES,
     "queue_ms": QUANTILES,
+    "data_queue_ms": QUANTILES,
+    "ack_queue_ms": QUANTILES,
     "in_flight_bytes": QUANTILES,
     "rwnd_bytes": ("min", "max", "last"),
     "window_utilisation_pct": QUANTILES,
@@ -60,6 +62,9 @@ def run_object(
             result[name] = [
                 nested(row) if name == "stages" else clean(row) for row in table.to_pylist()
             ]
+    if "samples" in series:
+        for name, table in run.modem.items():
+            result[name] = [clean(row) for row in table.to_pylist()]
     for kind in series:
         table = (
             run.samples(connection=wanted, bin_ms=bin_ms)

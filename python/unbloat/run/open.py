@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbloat.errors import CaptureError, UnbloatError
-from unbloat.run.arrow import EXTRA
+from unbloat.run.arrow import EXTRA, MODEM
 from unbloat.run.run import Run
 from unbloat.run.tables import BIN_MS, MAX_SEGMENTS
 from unbloat.run.write import ALWAYS, FORMAT, SUFFIX
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Read back what `Run.write` stored."""
     stored = Stored(Path(path))
-    extra = [name for name in EXTRA if stored.has(name)]
+    extra = [name for name in (*EXTRA, *MODEM) if stored.has(name)]
     return Run(stored.info, {name: stored.table(name) for name in (*ALWAYS, *extra)}, stored)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from unbloat.errors import UnbloatError
-from unbloat.run.arrow import EXTRA, SERIES
+from unbloat.run.arrow import EXTRA, MODEM, SERIES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,10 @@ class RunTables:
         """What the rules found, with evidence and cure."""
         self.extra: dict[str, pa.Table] = {name: tables[name] for name in EXTRA if name in tables}
         """What only the run of a scenario or a measurement has: queues, stages, probes, apps."""
-        self._source = source
+        self.modem: dict[str, pa.Table] = {name: tables[name] for name in MODEM if name in tables}
+        """What only a capture with a modem's log has: modem_buffer, modem_grants, modem_rates."""
+        self.source = source
+        """Where series come from; None: there are no others."""
         # (table, bin or cap) → connections it covers (None: all), and the rows so far.
         self._series: dict[tuple[str, float], tuple[set[int] | None, pa.Table]] = {}
 
@@ -251,11 +254,11 @@ class RunTables:
     def _fetch(
         self, kinds: list[str], missing: list[int] | None, bin_ms: float, max_segments: int
     ) -> None:
-        if self._source is None:
+        if self.source is None:
             raise UnbloatError(
                 f"{self.name}: this run has no {kinds[0]}, and no capture to compute them from"
             )
-        tables = self._source.fetch(kinds, missing, bin_ms, max_segments)
+        tables = self.source.fetch(kinds, missing, bin_ms, max_segments)
         for kind, table in tables.items():
             key = series_key(kind, bin_ms, max_segments)
             covered, before = self._series.get(key, (set(), None))

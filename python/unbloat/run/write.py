@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbloat.errors import UnbloatError
-from unbloat.run.arrow import EXTRA, SERIES
+from unbloat.run.arrow import EXTRA, MODEM, SERIES
 from unbloat.run.tables import RunTables
 from unbloat.text.toml import TomlError, toml
 
@@ -33,7 +33,7 @@ def stored_tables(run: RunTables, series: Sequence[str], bin_ms: float) -> dict[
         name: run.samples(bin_ms=bin_ms) if name == "samples" else getattr(run, name)()
         for name in series
     }
-    return tables | run.extra
+    return tables | run.extra | run.modem
 
 
 def write_run(
@@ -63,7 +63,11 @@ def write_run(
                 archive.writestr(name, data)
         return path
     path.mkdir(parents=True, exist_ok=True)
-    for name in (*SERIES, *EXTRA):  # a series of an earlier run must not pass for one of this run
+    for name in (
+        *SERIES,
+        *EXTRA,
+        *MODEM,
+    ):  # a series of an earlier run must not pass for one of this run
         (path / f"{name}.parquet").unlink(missing_ok=True)
     for name, table in tables.items():
         pq.write_table(table, path / f"{name}.parquet", compression="zstd")

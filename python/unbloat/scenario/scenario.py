@@ -146,8 +146,10 @@ def names_a_file(text: str) -> bool:
         return False
 
 
-def source_of(scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario) -> Source:
+def source_of(scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Source) -> Source:
     """The text of whatever a scenario was given as: a path, TOML text (it has a line break or `=`), a dictionary, an object."""
+    if isinstance(scenario, Source):
+        return scenario
     if isinstance(scenario, Scenario):
         return Source(scenario.to_toml(), None)
     if isinstance(scenario, Mapping):

@@ -8,18 +8,19 @@ and its result can be pickled. The result is a `Run`, or a `RunSet` where the sc
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbloat.errors import ScenarioError, TraceMissing, UnbloatError
-from unbloat.run.arrow import EXTRA, SERIES, arrow_table
+from unbloat.run.arrow import SERIES
 from unbloat.run.run import Run
 from unbloat.run.tables import only_flows, pair
 from unbloat.scenario.expectations import checked, label_text
+from unbloat.scenario.job import Failed, Job, Result
+from unbloat.scenario.run_jobs import Progress, run_all, run_away
 from unbloat.scenario.scenario import Scenario, Source, source_of, value_text
 from unbloat.scenario.sweep import Labels, RunSet, Skipped
 from unbloat.scenario.traces import trace_texts, with_folders
@@ -28,11 +29,8 @@ from unbloat.text.names import file_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Given = str | os.PathLike[str] | Mapping[str, Any] | Scenario
+Given = str | os.PathLike[str] | Mapping[str, Any] | Scenario | Source
 Settings = Mapping[str, object] | Sequence[tuple[str, str]]
-Progress = Callable[[int, int], None]
-"""Called with steps done and steps in all, about ten times a second; an exception stops the simulation."""
-
 Only = Sequence[Mapping[str, str]]
 """Runs of a sweep, by some of their labels: a run is meant where it has all labels of one of these."""
 
@@ -55,27 +53,8 @@ class RunOptions:
     only: Only = ()
     events: bool = True
     """False leaves out the rows of losses and marks."""
-
-
-# Steps of the progress of one run.
-STEPS = 1000
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run to be made. Everything in it can be sent to another process or machine."""
-
-    text: str
-    prefix: str
-    labels: Labels
-    overrides: tuple[tuple[str, str], ...]
-    seed: int
-    traces: dict[str, str]
-    pcap: str | None
-    events: bool
-
-
-Result = tuple[dict[str, Any], "dict[str, pa.Table]"]
+    trace_texts: Mapping[str, str] | None = None
+    """The text of each trace, where no file is to be looked for."""
 
 
 def simulate(
@@ -88,17 +67,21 @@ def simulate(
     traces: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     jobs: int | None = None,
+    dask: str | None = None,
     events: bool = True,
     progress: Progress | None = None,
 ) -> Run | RunSet:
     """Run a scenario in virtual time: one `Run`, or a `RunSet` where it sweeps or repeats.
 
     `set` gives keys other values (`{"flow.0.congestion": "bbr"}`), `seed` another random seed, `seeds` the number of repetitions,
-    `pcap` a directory for one capture per node, `traces` the directory of trace files. Raises `ScenarioError` for what
-    cannot be run, with the line, and `FileNotFoundError`.
+    `pcap` a directory for one capture per node, `traces` the directory of trace files. `dask` has the runs made on the workers
+    of a Dask scheduler at an address, or on `jobs` processes where it is `local`. Raises `ScenarioError` for what
+    cannot be run, with the line, `UnbloatError` for a cluster that cannot be used, and `FileNotFoundError`.
     """
     options = RunOptions(set, seed, seeds, pcap, traces, events=events)
-    runs = simulate_all(scenario, options, executor=executor, jobs=jobs, progress=progress)
+    runs = simulate_all(
+        scenario, options, executor=executor, jobs=jobs, dask=dask, progress=progress
+    )
     return runs.runs[0] if len(runs) == 1 and not runs.labels[0] else runs
 
 
@@ -108,20 +91,32 @@ def simulate_all(
     *,
     executor: Executor | None = None,
     jobs: int | None = None,
+    dask: str | None = None,
     progress: Progress | None = None,
 ) -> RunSet:
     """As `simulate`, but always a `RunSet`."""
     work = prepared(scenario, options)
-    outcomes = run_all(work.jobs, executor, jobs, progress)
+    outcomes = (
+        run_all(work.jobs, executor, jobs, progress)
+        if dask is None
+        else run_away(work.jobs, dask, jobs, progress)
+    )
     return gathered_runs(
         work,
         [
-            Skipped(job.labels, str(outcome))
-            if isinstance(outcome, TraceMissing)
-            else finished(job, outcome, work.source)
+            outcome_of(job, outcome, work.source)
             for job, outcome in zip(work.jobs, outcomes, strict=True)
         ],
     )
+
+
+def outcome_of(job: Job, outcome: Result | TraceMissing | Failed, source: Source) -> Run | Skipped:
+    """A run, or why there is none."""
+    if isinstance(outcome, TraceMissing):
+        return Skipped(job.labels, str(outcome))
+    if isinstance(outcome, Failed):
+        return Skipped(job.labels, outcome.reason, failed=True)
+    return finished(job, outcome, source)
 
 
 @dataclass(frozen=True)
@@ -146,12 +141,13 @@ def prepared(scenario: Given, options: RunOptions) -> Prepared:
         given.append(("sweep.seeds", str(options.seeds)))
     try:
         specs = _native.scenario_runs(source.text, set=given)
-        named = _native.scenario_traces(source.text, set=given)
         expectations = _native.scenario_expectations(source.text, set=given)
         name, _ = _native.scenario_about(source.text)
     except _native.ScenarioError as error:
         raise ScenarioError(f"{source.prefix}{error}") from None
-    texts = trace_texts(named, (*with_folders(options.traces), source.directory))
+    texts = options.trace_texts
+    if texts is None:
+        texts = texts_of(source, options.traces, given)
     made = [
         Job(
             source.text,
@@ -159,7 +155,7 @@ def prepared(scenario: Given, options: RunOptions) -> Prepared:
             tuple((key, value) for key, value in labels),
             (*(item for item in given if not item[0].startswith("sweep.")), *overrides),
             run_seed,
-            texts,
+            dict(texts),
             None
             if options.pcap is None
             else str(Path(options.pcap) / file_name(label_text(labels))),
@@ -173,6 +169,19 @@ def prepared(scenario: Given, options: RunOptions) -> Prepared:
             f"{source.prefix}no run has these labels: {', '.join(map(named_labels, options.only))}"
         )
     return Prepared(name, source, expectations, made)
+
+
+def texts_of(
+    source: Source, traces: PathLike | None, given: Sequence[tuple[str, str]] = ()
+) -> dict[str, str]:
+    """The text of each trace that a scenario names and that is found."""
+    import unbloat._native as _native
+
+    try:
+        named = _native.scenario_traces(source.text, set=list(given))
+    except _native.ScenarioError as error:
+        raise ScenarioError(f"{source.prefix}{error}") from None
+    return trace_texts(named, (*with_folders(traces), source.directory))
 
 
 def is_meant(labels: Sequence[tuple[str, str]], only: Only) -> bool:
@@ -203,6 +212,8 @@ def gathered_runs(work: Prepared, outcomes: Sequence[Run | Skipped]) -> RunSet:
         ]
         checks += own
     if not runs:
+        if (lost := next((one for one in skipped if one.failed), None)) is not None:
+            raise UnbloatError(f"{work.source.prefix}{lost.text}")
         raise TraceMissing(skipped[0].reason)
     return RunSet(work.name, runs, labels, checks, skipped)
 
@@ -261,84 +272,3 @@ class Kept:
             return tables
         flows: set[int] = set().union(*map(pair, connections))
         return {kind: only_flows(table, flows) for kind, table in tables.items()}
-
-
-def run_job(job: Job, progress: Callable[[float], None] | None = None) -> Result | TraceMissing:
-    """One run, here and now: what it says of itself, and its tables. A missing trace is an answer, not an error."""
-    import unbloat._native as _native
-
-    try:
-        result: dict[str, Any] = _native.simulate(
-            job.text,
-            overrides=list(job.overrides),
-            seed=job.seed,
-            traces=job.traces,
-            pcap_dir=job.pcap,
-            events=job.events,
-            progress=progress or nothing_to_say,
-        )
-    except _native.TraceMissing as error:
-        return TraceMissing(f"{job.prefix}{error}")
-    except _native.ScenarioError as error:
-        raise ScenarioError(f"{job.prefix}{error}") from None
-    tables = {name: arrow_table(columns) for name, columns in result["tables"].items()}
-    assert tables.keys() >= {*EXTRA, "samples"}, "the native side makes every table"
-    return dict(result["run"]), tables
-
-
-def nothing_to_say(_share: float) -> None:
-    """Without a callback the native side would never look for Ctrl-C."""
-
-
-def run_all(
-    made: Sequence[Job], executor: Executor | None, jobs: int | None, progress: Progress | None
-) -> list[Result | TraceMissing]:
-    """All jobs, side by side, in their order."""
-    if executor is not None:
-        return gathered([executor.submit(run_job, job) for job in made], progress)
-    if len(made) == 1:  # in this thread, so that Ctrl-C reaches the progress callback itself
-
-        def alone(share: float) -> None:
-            if progress is not None:
-                progress(int(share * STEPS), STEPS)
-
-        return [run_job(made[0], alone)]
-    stop = threading.Event()
-    done: dict[int, float] = {}
-
-    def one(place: int) -> Result | TraceMissing:
-        def report_progress(share: float) -> None:
-            if stop.is_set():
-                raise KeyboardInterrupt
-            done[place] = share
-            if progress is not None:
-                progress(int(sum(list(done.values())) * STEPS), len(made) * STEPS)
-
-        outcome = run_job(made[place], report_progress)
-        done[place] = 1.0
-        return outcome
-
-    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        futures = [pool.submit(one, place) for place in range(len(made))]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def gathered(
-    futures: Sequence[Future[Result | TraceMissing]], progress: Progress | None
-) -> list[Result | TraceMissing]:
-    """What an executor of the caller's gives, in order; progress counts runs that are done."""
-    try:
-        for count, future in enumerate(as_completed(futures), 1):
-            future.result()
-            if progress is not None:
-                progress(count * STEPS, len(futures) * STEPS)
-    except BaseException:
-        for future in futures:
-            future.cancel()
-        raise
-    return [future.result() for future in futures]

@@ -31,10 +31,17 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Skipped:
-    """A run that could not be: it names a trace that is not there."""
+    """A run that could not be: it names a trace that is not there, or failed where it was sent."""
 
     labels: Labels
     reason: str
+    failed: bool = False
+
+    @property
+    def text(self) -> str:
+        """Its labels and the reason."""
+        where = label_text(self.labels)
+        return f"{where}: {self.reason}" if where else self.reason
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,9 @@ def sim_screen(terminal: Terminal, runs: RunSet) -> None:
     else:
         sweep_screen(terminal, runs)
     for one in runs.skipped:
-        where = ", ".join(f"{key}={value}" for key, value in one.labels)
-        terminal.wrapped(
-            f"{where}: {one.reason}" if where else one.reason,
-            terminal.style("skipped: ", "yellow"),
-            " " * 9,
-        )
+        word = "failed: " if one.failed else "skipped: "
+        color = "red" if one.failed else "yellow"
+        terminal.wrapped(one.text, terminal.style(word, color), " " * len(word))
     checks_screen(terminal, runs)
 
 

@@ -1,7 +1,9 @@
 //! Reports from a Unix socket of type SOCK_SEQPACKET, one record per message. There are two kinds
 //! of record, which differ in their first four bytes.
 //!
-//! **`UBTM`, version 1, 48 bytes**, a finished report; the lab's emulator sends it. Little endian:
+//! The lab's emulator sends them, and `unbloat-modem serve`, which reads a modem's log.
+//!
+//! **`UBTM`, version 1, 48 bytes**, a finished report. Little endian:
 //!
 //! | offset | type | |
 //! |---|---|---|
@@ -15,8 +17,8 @@
 //! | 40 | u64 | of them, padding |
 //!
 //! **`UBTB`, version 1, 32 bytes**, what the diagnostic log of an LTE modem says of one transport
-//! block of the uplink (grant, padding, and the buffer status report where it carried one): a
-//! process that reads the modem's log has to copy the fields and to convert the modem's time.
+//! block of the uplink (grant, padding, and the buffer status report where it carried one). Its
+//! fields are copied, and the modem's time is converted.
 //! Little endian:
 //!
 //! | offset | type | |

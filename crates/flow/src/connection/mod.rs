@@ -28,6 +28,7 @@ use crate::connection::padding::Padding;
 use crate::identity::dedup::Recent;
 use crate::series::output::{Series, SeriesSelection};
 use crate::series::rows::{End, EventKind, Vantage};
+use crate::series::stamps::Stamps;
 use crate::tcp::hosts::Hosts;
 use crate::tcp::state::{Context, Scale, Smoothed};
 use crate::tcp::stream::{Stream, TIMESTAMPS};
@@ -458,6 +459,7 @@ impl Conn {
                 {
                     // Measured with the wrong vantage.
                     m.rtt = Delays::default();
+                    m.stamps = Stamps::default();
                     m.loaded_rtt = Delays::default();
                     m.in_flight = Histogram::default();
                     m.in_flight_plain_max = 0;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use capture::{Decoded, Decoder, OpenError, Reader};
+use capture::{Decoded, Decoder, Limit, OpenError, ReadError, Reader};
 use units::Instant;
 
 use crate::connection::table::{Analysis, Analyzer, Options};
@@ -28,6 +28,14 @@ pub enum AnalyzeError {
         path: String,
         /// The reason.
         source: OpenError,
+    },
+    /// A packed file is larger than [`Options::unpacked`] permits.
+    #[error("{path}: {reason}")]
+    TooLarge {
+        /// The path as given.
+        path: String,
+        /// By how much.
+        reason: String,
     },
     /// The progress function asked to stop.
     #[error("stopped")]
@@ -79,8 +87,15 @@ struct Input {
     warned_skips: bool,
 }
 
-fn open(path: &Path, count: &Arc<AtomicU64>) -> Result<Reader<Box<dyn Read + Send>>, AnalyzeError> {
-    let fail = |source| AnalyzeError::Open { path: path.display().to_string(), source };
+fn open(
+    path: &Path,
+    count: &Arc<AtomicU64>,
+    limit: Option<Limit>,
+) -> Result<Reader<Box<dyn Read + Send>>, AnalyzeError> {
+    let fail = |source: OpenError| match source.too_large() {
+        Some(reason) => too_large(path, reason),
+        None => AnalyzeError::Open { path: path.display().to_string(), source },
+    };
     let count = Arc::clone(count);
     let input: Box<dyn Read + Send> = if path == Path::new("-") {
         Box::new(CountingReader { inner: io::stdin(), count })
@@ -90,7 +105,11 @@ fn open(path: &Path, count: &Arc<AtomicU64>) -> Result<Reader<Box<dyn Read + Sen
             count,
         })
     };
-    Reader::new(input).map_err(fail)
+    Reader::limited(input, limit).map_err(fail)
+}
+
+fn too_large(path: &Path, reason: &io::Error) -> AnalyzeError {
+    AnalyzeError::TooLarge { path: path.display().to_string(), reason: reason.to_string() }
 }
 
 /// Analyses `paths` as one capture (`-` is standard input). `progress` gets the bytes read and the total (0 if
@@ -103,6 +122,7 @@ pub fn analyze_files(
     let count = Arc::new(AtomicU64::new(0));
     let total: u64 = paths.iter().filter_map(|p| std::fs::metadata(p).ok()).map(|m| m.len()).sum();
     let mut run = Run {
+        limit: options.unpacked,
         analyzer: Analyzer::new(options),
         decoder: Decoder::new(),
         interfaces: Vec::new(),
@@ -117,7 +137,7 @@ pub fn analyze_files(
         !packets.is_multiple_of(PROGRESS_EVERY) || progress(count.load(Ordering::Relaxed), total)
     };
     if let [path] = paths {
-        let mut input = Input::new(path, open(path, &count)?);
+        let mut input = Input::new(path, open(path, &count, run.limit)?);
         run.files.push(path.clone());
         run.read_file(&mut input, &mut tick)?;
         run.close(input);
@@ -130,6 +150,7 @@ pub fn analyze_files(
 }
 
 struct Run {
+    limit: Option<Limit>,
     analyzer: Analyzer,
     decoder: Decoder,
     interfaces: Vec<Source>,
@@ -173,10 +194,7 @@ impl Run {
                     }
                 }
                 Ok(None) => return Ok(()),
-                Err(e) => {
-                    self.warn(&input.path, &e);
-                    return Ok(());
-                }
+                Err(e) => return self.ended_early(&input.path, &e),
             }
             if !tick(&mut self.packets) {
                 return Err(AnalyzeError::Stopped);
@@ -195,7 +213,7 @@ impl Run {
         let mut active: Vec<Input> = Vec::new();
         for path in paths {
             let unused = Arc::new(AtomicU64::new(0));
-            let input = Input::new(path, open(path, &unused)?);
+            let input = Input::new(path, open(path, &unused, self.limit)?);
             if path == Path::new("-") {
                 active.push(input);
                 continue;
@@ -211,16 +229,16 @@ impl Run {
         waiting.sort();
         waiting.reverse();
         for input in &mut active {
-            self.refill(input);
+            self.refill(input)?;
             self.files.push(input.path.clone());
         }
         loop {
             let earliest = active.iter().filter_map(|i| i.next.as_ref().map(|n| n.0)).min();
             if waiting.last().is_some_and(|(first, _)| earliest.is_none_or(|e| *first <= e)) {
                 if let Some((_, path)) = waiting.pop() {
-                    let mut input = Input::new(&path, open(&path, count)?);
+                    let mut input = Input::new(&path, open(&path, count, self.limit)?);
                     self.files.push(path);
-                    self.refill(&mut input);
+                    self.refill(&mut input)?;
                     active.push(input);
                 }
                 continue;
@@ -234,7 +252,7 @@ impl Run {
             if let Some((time, wire_len, decoded)) = active[i].next.take() {
                 self.analyzer.push(time, wire_len, &decoded);
             }
-            self.refill(&mut active[i]);
+            self.refill(&mut active[i])?;
             if active[i].next.is_none() {
                 let done = active.swap_remove(i);
                 self.close(done);
@@ -249,7 +267,7 @@ impl Run {
         Ok(())
     }
 
-    fn refill(&mut self, input: &mut Input) {
+    fn refill(&mut self, input: &mut Input) -> Result<(), AnalyzeError> {
         input.next = None;
         match input.reader.next_frame() {
             Ok(Some(frame)) => {
@@ -262,8 +280,9 @@ impl Run {
                 input.next = Some((time, wire_len, decoded));
             }
             Ok(None) => {}
-            Err(e) => self.warn(&input.path, &e),
+            Err(e) => self.ended_early(&input.path, &e)?,
         }
+        Ok(())
     }
 
     fn learn_interfaces(&mut self, input: &mut Input, index: u32) {
@@ -287,8 +306,13 @@ impl Run {
         }
     }
 
-    fn warn(&mut self, path: &Path, why: &dyn std::fmt::Display) {
+    /// A file that breaks off is analysed up to there, with a warning. One that is larger than its limit ends the analysis.
+    fn ended_early(&mut self, path: &Path, why: &ReadError) -> Result<(), AnalyzeError> {
+        if let Some(reason) = why.too_large() {
+            return Err(too_large(path, reason));
+        }
         self.warnings.push(format!("{}: {why}; what came before is analysed", path.display()));
+        Ok(())
     }
 
     fn close(&mut self, mut input: Input) {

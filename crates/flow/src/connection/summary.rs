@@ -14,6 +14,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::connection::{Conn, complete};
 use crate::diagnose::grade::grade;
+use crate::series::directions::Directions;
 use crate::series::evidence::{Burst, Silences, Wakeup};
 use crate::series::output::Series;
 use crate::series::profile::Profile;
@@ -35,6 +36,7 @@ const STANDING_MS: f64 = 30.0;
 /// What the rules need of a flow beside its row.
 pub(crate) struct RuleInputs {
     pub profile: Profile,
+    pub directions: Option<Directions>,
     pub wakeups: Vec<Wakeup>,
     pub bursts: Vec<Burst>,
     pub silences: Silences,
@@ -118,10 +120,11 @@ pub(crate) fn flow_row(
     {
         complete::without_figures(&mut f, lacks);
     }
+    let directions = directions(s, &m, &mut f, cx);
     m.wakeups.retain(|w| w.first_rtt > Duration::ZERO);
     let Measured { bins, wakeups, bursts, silences, .. } = *m;
     let (profile, bursts, refused) = (bins.profile, bursts.longest, s.counts.refused);
-    (f, Some(RuleInputs { profile, wakeups, bursts, silences, refused }))
+    (f, Some(RuleInputs { profile, directions, wakeups, bursts, silences, refused }))
 }
 
 fn counters(s: &Stream, f: &mut Flow) {
@@ -204,6 +207,26 @@ fn round_trips(s: &Stream, m: &Measured, f: &mut Flow) {
             f.grade = Some(grade(queue.p95));
         }
     }
+}
+
+/// What data and ACKs waited, each on its way. Between the hosts a capture shows neither way's end.
+fn directions(s: &Stream, m: &Measured, f: &mut Flow, cx: &mut Context<'_>) -> Option<Directions> {
+    let at_sender = match s.vantage {
+        Vantage::Sender => true,
+        Vantage::Receiver => false,
+        Vantage::Middle | Vantage::Unknown => return None,
+    };
+    if f.capture_lacks.is_some() {
+        return None;
+    }
+    let found = Directions::split(&m.stamps, at_sender)?;
+    f.timestamp_tick_ms = Some(found.tick.as_millis_f64());
+    f.data_queue_ms = found.data_ms();
+    f.ack_queue_ms = found.acks_ms();
+    if cx.selected.samples {
+        cx.series.directions(cx.flow, &found);
+    }
+    Some(found)
 }
 
 fn base_ms(s: &Stream, m: &Measured) -> Option<f64> {

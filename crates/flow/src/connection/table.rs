@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use capture::{Addr, Datagram, Decoded, TcpSegment, flags, protocol};
+use capture::{Addr, Datagram, Decoded, Limit, TcpSegment, flags, protocol};
 use hashbrown::{HashMap, HashTable};
 use units::{Bytes, Duration, Instant};
 
@@ -49,6 +49,8 @@ pub struct Options {
     pub measured_from: Instant,
     /// Packets later than this are ignored.
     pub until: Instant,
+    /// How large a packed file may be unpacked; none: without limit.
+    pub unpacked: Option<Limit>,
 }
 
 impl Default for Options {
@@ -61,6 +63,7 @@ impl Default for Options {
             max_segments: 200_000,
             measured_from: Instant::ZERO,
             until: Instant(u64::MAX),
+            unpacked: None,
         }
     }
 }
@@ -499,6 +502,7 @@ impl Analyzer {
                 flow,
                 reverse: &rows[1 - i].0,
                 profile: &inputs.profile,
+                directions: inputs.directions.as_ref(),
                 wakeups: &inputs.wakeups,
                 bursts: &inputs.bursts,
                 silences: &inputs.silences,

@@ -19,12 +19,18 @@
 //! burstiness is typical of an upload that has reached its receive window behind a bloated queue. A
 //! warning when there is an onset or the longest silence reaches 500 ms, else info.
 //!
+//! *What was held* is known where both hosts send timestamps: the other host's clock splits each round trip into
+//! the way of the data and that of its ACK. If the ACKs were held, what they waited rises by half of the silence or more
+//! across it. If the data was held, what the data waited does. The direction of which that holds for more than half of the
+//! bursts is named. `variation_by_receiver` is the burstiness after the onset by the receiver's clock: if ACKs
+//! alone are held, the data arrives as evenly as before.
+//!
 //! Minimum: 100 KB in 30 segments over 1 s.
 //!
 //! ## Evidence
 //!
 //! `ack_bursts`, `ack_silence_ms_max`, `ack_burst_bytes_max`, `data_burst_bytes_max`, `silence_ms_p50` (of up
-//! to 32 longest); `onset_s` (after the first data), `goodput_bps_before`, `goodput_bps_after`,
+//! to 32 longest); `held` (*acks* or *data*), `held_ms_max`, `variation_by_receiver`; `onset_s` (after the first data), `goodput_bps_before`, `goodput_bps_after`,
 //! `variation_before`, `variation_after`.
 //!
 //! ## What cures it
@@ -50,7 +56,8 @@ use super::reading::{
 };
 use super::{Check, Rule, page::page};
 use crate::diagnose::changepoint::onset;
-use crate::series::evidence::Evidence;
+use crate::series::directions::{Directions, Waits};
+use crate::series::evidence::{Burst, Evidence};
 use crate::series::profile::ProfileBin;
 use crate::series::rows::{Finding, Severity};
 use units::Duration;
@@ -102,6 +109,29 @@ fn bursty_from(e: &Evidence<'_>) -> Option<usize> {
     (rough >= BURSTY && rough >= JUMP * calm).then_some(from)
 }
 
+/// What the path held before the bursts: *acks* or *data*, and the longest wait behind it, ms.
+fn held(directions: &Directions, bursts: &[Burst]) -> Option<(&'static str, f64)> {
+    type Way = (&'static str, fn(&Waits) -> Duration);
+    let ways: [Way; 2] = [("acks", |w| w.acks), ("data", |w| w.data)];
+    // The first packets after a silence waited for it; those before it did not.
+    let risen = |burst: &Burst, way: fn(&Waits) -> Duration| {
+        let aside = Duration(burst.silence.0 / 4);
+        let waits = &directions.waits;
+        let first = waits.partition_point(|w| w.seen() < burst.time - aside);
+        let behind = waits[first..].iter().take_while(|w| w.seen() <= burst.time + aside);
+        let before = waits[..first].last().map(way)?;
+        let longest = behind.map(way).max()?;
+        (longest.saturating_sub(before) * 2 >= burst.silence).then_some(longest)
+    };
+    let of = |(name, way): Way| {
+        let longest: Vec<Duration> = bursts.iter().filter_map(|burst| risen(burst, way)).collect();
+        let most = longest.iter().max().map_or(0.0, |longest| longest.as_millis_f64());
+        (longest.len() * 2 > bursts.len()).then_some((longest.len(), name, most))
+    };
+    let (_, name, longest_ms) = ways.into_iter().filter_map(of).max_by_key(|(count, ..)| *count)?;
+    Some((name, longest_ms))
+}
+
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let flow = e.flow;
     if flow.ack_bursts < MIN_BURSTS || flow.ack_silence_max < MIN_SILENCE || !enough_data(e) {
@@ -123,12 +153,17 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
     let silences: Vec<f64> = e.bursts.iter().map(|b| b.silence.as_millis_f64()).collect();
     let earliest = e.bursts.iter().map(|b| b.time).min();
     let since = onset.map(|i| e.profile.time_of(i)).or(earliest).unwrap_or(e.connection.start);
+    let held = e.directions.and_then(|directions| held(directions, e.bursts));
+    let even = e.directions.and_then(|d| d.variation(since, data_end(e)));
     let mut v = Values::default();
     v.number("ack_bursts", flow.ack_bursts as f64)
         .number("ack_silence_ms_max", flow.ack_silence_max.as_millis_f64())
         .number("ack_burst_bytes_max", flow.ack_burst_bytes_max.0 as f64)
         .number("data_burst_bytes_max", flow.data_burst_bytes_max.0 as f64)
         .number("silence_ms_p50", quantile(&silences, 0.5))
+        .text("held", held.map(|(what, _)| what))
+        .number("held_ms_max", held.map(|(_, longest_ms)| longest_ms))
+        .number("variation_by_receiver", even)
         .number("onset_s", onset.map(|_| seconds_into(e, since)))
         .number("goodput_bps_before", before)
         .number("goodput_bps_after", after)
@@ -150,6 +185,17 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
         ),
         _ => ".".to_owned(),
     };
+    if let Some((what, longest_ms)) = held {
+        let what = if what == "acks" { "ACKs" } else { what };
+        text +=
+            &format!(" By the timestamps the path held the {what}, for up to {}", ms(longest_ms));
+        text += &match (what, even, rough) {
+            ("ACKs", Some(even), Some(rough)) if even * JUMP <= rough => {
+                format!("; the data arrived more evenly (variation {even:.2}).")
+            }
+            _ => ".".to_owned(),
+        };
+    }
     Some(Finding {
         rule: RULE.name,
         severity: if onset.is_some() || flow.ack_silence_max >= LONG_SILENCE {
@@ -171,8 +217,7 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 mod tests {
     use super::super::testing::{Case, at};
     use super::*;
-    use crate::series::evidence::Burst;
-    use units::Bytes;
+    use units::{Bytes, Instant};
 
     /// 4 Mbit/s throughout; from 22 s on in one burst per second. `long` extends the flow beyond 512 bins.
     fn post_8(seconds: u64) -> Case {
@@ -222,6 +267,45 @@ mod tests {
         assert!(f.severity == Severity::Info && f.number("onset_s").is_nan());
         case.flow.ack_silence_max = Duration::from_millis(500);
         assert_eq!(check(&case.evidence()).map(|f| f.severity), Some(Severity::Warning));
+    }
+
+    /// Segments of 20 ms each, 10,000 bytes. From 22 s on what leaves goes on together once a second: as data, or as ACKs.
+    fn waits(data_is_held: bool) -> Directions {
+        let wait = |i: u64| {
+            let sent = at(0.02 * i as f64);
+            let until_next = Duration(1_000_000_000 - sent.since(at(0.0)).0 % 1_000_000_000);
+            let waited = if i < 1_100 { Duration::ZERO } else { until_next };
+            let (data, acks) =
+                if data_is_held { (waited, Duration::ZERO) } else { (Duration::ZERO, waited) };
+            let arrived = sent + data;
+            let (answered, acked, delivered) = (arrived, arrived + acks, i * 10_000);
+            Waits { sent, arrived, answered, acked, data, acks, delivered }
+        };
+        let tick = Duration::from_millis(1);
+        Directions { tick, width: Duration::from_millis(20), waits: (0..3_000).map(wait).collect() }
+    }
+
+    #[test]
+    fn timestamps_say_whether_the_path_held_the_acks_or_the_data() {
+        let found = |directions: Option<Directions>| {
+            let burst = |time: Instant| Burst { time, ..post_8(60).bursts[0] };
+            let bursts = (23..33).map(|second| burst(at(f64::from(second)))).collect();
+            let case = Case { directions, bursts, ..post_8(60) };
+            check(&case.evidence()).expect("bursts")
+        };
+        let acks = found(Some(waits(false)));
+        assert!(
+            acks.text
+                .contains("the path held the ACKs, for up to 1.0 s; the data arrived more evenly"),
+            "{}",
+            acks.text
+        );
+        assert!(acks.number("variation_by_receiver") < 0.1 && acks.number("held_ms_max") > 950.0);
+        let data = found(Some(waits(true)));
+        assert!(data.text.contains("the path held the data, for up to 1.0 s."), "{}", data.text);
+        assert!(data.number("variation_by_receiver") > 2.0);
+        let neither = found(None);
+        assert!(!neither.text.contains("held") && neither.number("held_ms_max").is_nan());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use capture::Addr;
 use units::{Bytes, Duration, Instant};
 
 use crate::diagnose::grade::grade;
+use crate::series::directions::Directions;
 use crate::series::evidence::{Burst, Evidence, Rival, Silences, Wakeup};
 use crate::series::profile::{Profile, ProfileBin};
 use crate::series::rows::{
@@ -26,6 +27,7 @@ pub(crate) struct Case {
     pub flow: Flow,
     pub reverse: Flow,
     pub profile: Profile,
+    pub directions: Option<Directions>,
     pub wakeups: Vec<Wakeup>,
     pub bursts: Vec<Burst>,
     pub silences: Silences,
@@ -125,6 +127,7 @@ impl Case {
             flow,
             reverse: blank(1),
             profile,
+            directions: None,
             wakeups: Vec::new(),
             bursts: Vec::new(),
             silences: Silences::default(),
@@ -141,6 +144,7 @@ impl Case {
             flow: &self.flow,
             reverse: &self.reverse,
             profile: &self.profile,
+            directions: self.directions.as_ref(),
             wakeups: &self.wakeups,
             bursts: &self.bursts,
             silences: &self.silences,

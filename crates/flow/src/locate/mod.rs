@@ -12,7 +12,6 @@
 //!
 //! Memory grows with the number of flows, packets on their way and bins, not with the number of packets.
 
-mod clock;
 mod matching;
 mod packet;
 mod path_order;

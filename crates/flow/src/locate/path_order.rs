@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use capture::Addr;
 
-use super::clock;
 use super::packet::Tuple;
 use super::survey::{Sample, Survey};
 use super::{LocateError, MAX_POINTS};
+use crate::clock;
 
 /// Smaller steps of a clock do not disturb the order of reading, s.
 const LARGE_STEP: f64 = 1.0;

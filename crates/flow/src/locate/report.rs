@@ -6,12 +6,12 @@ use capture::protocol;
 use units::Quantiles;
 
 use super::Options;
-use super::clock::{self, Lines};
 use super::name_of;
 use super::path_order::{OrderBy, PathLayout};
 use super::rows::{ClockRow, ConnectionRow, DelayRow, Located, PointRow, SegmentRow};
 use super::segment::{PathStats, SegmentStats};
 use super::survey::Survey;
+use crate::clock::{self, Lines};
 use crate::series::rows::Protocol;
 
 /// Steps of a clock below this are jitter, s.

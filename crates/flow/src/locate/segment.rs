@@ -8,10 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use super::clock::Windows;
 use super::matching::{LastArrival, Overtaken, Record, Sighting, Sink};
 use super::path_order::FlowFacts;
 use super::rows::{Loss, LossKind};
+use crate::clock::Windows;
 
 /// Number of delays sampled per bin: enough for two significant digits of a p99 over some seconds.
 const SAMPLES: usize = 32;

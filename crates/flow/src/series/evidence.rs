@@ -3,6 +3,7 @@
 
 use units::{Bytes, Duration, Instant};
 
+use crate::series::directions::Directions;
 use crate::series::profile::Profile;
 use crate::series::rows::{Connection, Flow};
 
@@ -111,6 +112,8 @@ pub struct Evidence<'a> {
     pub reverse: &'a Flow,
     /// The flow in at most 512 bins; bin i begins at `profile.start() + i · profile.width()`.
     pub profile: &'a Profile,
+    /// What data and ACKs waited, by the other host's timestamps; `None` where they show nothing.
+    pub directions: Option<&'a Directions>,
     /// Up to 32 wake-ups after idle gaps of a second and more.
     pub wakeups: &'a [Wakeup],
     /// Up to 32 of the longest ACK silences.

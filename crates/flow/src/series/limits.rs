@@ -349,6 +349,9 @@ impl Bins {
                 rtt_ms_min: rtt(open.rtt_min),
                 rtt_ms: rtt(open.rtt_sum / u64::from(open.rtt_count.max(1))),
                 rtt_ms_max: rtt(open.rtt_max),
+                // Known at the end of the flow alone: `Series::directions`.
+                data_queue_ms: None,
+                ack_queue_ms: None,
                 in_flight: now.in_flight.map(|_| Bytes(in_flight)),
                 rwnd: now.rwnd.map(Bytes),
                 window_full: Duration(open.window_full),

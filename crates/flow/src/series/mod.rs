@@ -1,6 +1,8 @@
 //! Figures over time: one limit per bin (`limits`), a flow in at most 512 bins (`profile`), and the rows and
-//! series that the analysis returns.
+//! series that the analysis returns. Timestamps of the other host (`stamps`, `tick`) give each direction's own delay
+//! (`directions`).
 
+pub mod directions;
 pub mod evidence;
 pub(crate) mod growth;
 pub(crate) mod last_second;
@@ -8,3 +10,5 @@ pub(crate) mod limits;
 pub(crate) mod output;
 pub mod profile;
 pub mod rows;
+pub(crate) mod stamps;
+pub(crate) mod tick;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use units::Instant;
 
 use crate::identity::sequence::Pos;
+use crate::series::directions::{Directions, Waits};
 use crate::series::rows::{Event, EventKind, Sample, Segment, SegmentKind};
 
 /// Which connections a series covers.
@@ -49,8 +50,12 @@ pub struct Series {
     /// In order of time.
     pub events: Vec<Event>,
     logs: HashMap<u32, SegmentLog>,
+    directions: HashMap<u32, [Waited; 2]>,
     max_segments: usize,
 }
+
+/// When packets of one direction left, and what each waited, ms, in the order of time.
+type Waited = Vec<(Instant, f32)>;
 
 /// Segments of one flow. Beyond the maximum neighbours are joined, so that charts keep their outline.
 #[derive(Debug, Default)]
@@ -128,8 +133,27 @@ impl Series {
         }
     }
 
+    /// Adds what data and ACKs of `flow` waited, known at its end.
+    #[cold]
+    pub fn directions(&mut self, flow: u32, directions: &Directions) {
+        let waits = || directions.waits.iter();
+        let mut data: Waited = waits().map(|w| (w.sent, w.data.as_millis_f64() as f32)).collect();
+        let acks = |w: &Waits| (w.answered, w.acks.as_millis_f64() as f32);
+        let mut acks: Waited = waits().map(acks).collect();
+        data.sort_by_key(|(left, _)| *left);
+        acks.sort_by_key(|(left, _)| *left);
+        self.directions.insert(flow, [data, acks]);
+    }
+
     /// Samples, events, segments (flow by flow in order of time), and the flows whose segments were joined.
-    pub fn into_segments(self) -> (Vec<Sample>, Vec<Event>, Vec<Segment>, Vec<u32>) {
+    pub fn into_segments(mut self) -> (Vec<Sample>, Vec<Event>, Vec<Segment>, Vec<u32>) {
+        for sample in &mut self.samples {
+            if let Some([data, acks]) = self.directions.get(&sample.flow) {
+                let (from, to) = (sample.time, sample.time + sample.span);
+                sample.data_queue_ms = mean(data, from, to);
+                sample.ack_queue_ms = mean(acks, from, to);
+            }
+        }
         let mut flows: Vec<(u32, SegmentLog)> = self.logs.into_iter().collect();
         flows.sort_by_key(|(flow, _)| *flow);
         let joined =
@@ -137,6 +161,13 @@ impl Series {
         let segments = flows.into_iter().flat_map(|(_, log)| log.rows).collect();
         (self.samples, self.events, segments, joined)
     }
+}
+
+/// Mean of what the packets that left from `from` to `to` waited.
+fn mean(waited: &[(Instant, f32)], from: Instant, to: Instant) -> Option<f32> {
+    let at = |time: Instant| waited.partition_point(|(left, _)| *left < time);
+    let inside = waited.get(at(from)..at(to)).filter(|inside| !inside.is_empty())?;
+    Some(inside.iter().map(|(_, ms)| ms).sum::<f32>() / inside.len() as f32)
 }
 
 /// Whether `last` can stand for `next` as well: both lie in the same span of `stride` full segments of sequence space.

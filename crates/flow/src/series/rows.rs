@@ -148,6 +148,12 @@ pub struct Flow {
     pub loaded_rtt_ms: Option<Quantiles>,
     /// RTT above the path's minimum while loaded, in milliseconds.
     pub queue_ms: Option<Quantiles>,
+    /// What data waited on its way beyond that way's smallest delay, by the other host's timestamps, in milliseconds.
+    pub data_queue_ms: Option<Quantiles>,
+    /// What ACKs waited on theirs.
+    pub ack_queue_ms: Option<Quantiles>,
+    /// Resolution of the timestamps that show these two, in milliseconds.
+    pub timestamp_tick_ms: Option<f64>,
     /// Highest sent − highest acknowledged − SACKed, bytes, as the sender saw it.
     pub in_flight_bytes: Option<Quantiles>,
     /// The same without the SACK correction: the maximum.
@@ -269,6 +275,9 @@ impl Flow {
             initial_rtt_ms: None,
             loaded_rtt_ms: None,
             queue_ms: None,
+            data_queue_ms: None,
+            ack_queue_ms: None,
+            timestamp_tick_ms: None,
             in_flight_bytes: None,
             in_flight_plain_max: None,
             rwnd_min: None,
@@ -411,6 +420,10 @@ pub struct Sample {
     pub rtt_ms: Option<f32>,
     /// Largest path RTT in the bin, ms.
     pub rtt_ms_max: Option<f32>,
+    /// Mean that data sent in the bin waited on its way, by the other host's timestamps, ms.
+    pub data_queue_ms: Option<f32>,
+    /// Mean that ACKs sent in the bin waited on theirs, ms.
+    pub ack_queue_ms: Option<f32>,
     /// Maximum bytes in flight in the bin (SACK-adjusted).
     pub in_flight: Option<Bytes>,
     /// Last window advertised to this flow's sender.

@@ -17,6 +17,7 @@ use crate::congestion_control::rounds::EndedBy;
 use crate::identity::sequence::Pos;
 use crate::series::limits::State;
 use crate::series::rows::{EventKind, SegmentKind, Vantage};
+use crate::series::stamps::Trip;
 use crate::tcp::missing::EarlyAck;
 use crate::tcp::sender_view::SenderView;
 use crate::tcp::spurious::Found;
@@ -218,7 +219,8 @@ impl Stream {
             cx.series.event(cx.selected, cx.flow, cx.now, EventKind::Ecn, 0.0, pos);
         }
         if let Some(far) = far {
-            self.on_far(far, delayed, m, cx);
+            let stamp = r.options.timestamps.map(|(tsval, _)| tsval);
+            self.on_far(far, (stamp, delayed), m, cx);
         }
         // During a recovery the cumulative ACK waits for one segment, and SACK alone lets the sender send.
         self.after_ack(r, advanced || progress, m, cx);
@@ -402,20 +404,27 @@ impl Stream {
         }
     }
 
-    /// Processes an RTT sample of the half capture → receiver → capture; `delayed`: by the receiver, perhaps.
-    fn on_far(&mut self, far: Duration, delayed: bool, m: &mut Measured, cx: &mut Context<'_>) {
+    /// Processes an RTT sample of the half capture → receiver → capture; of its ACK the TSval, and whether the receiver may
+    /// have delayed it.
+    fn on_far(
+        &mut self,
+        far: Duration,
+        ack: (Option<u32>, bool),
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) {
         let ns = far.as_nanos();
         self.far_min = if self.far_count == 0 { ns } else { self.far_min.min(ns) };
         self.far_count = self.far_count.saturating_add(1);
         m.bursts.measured(ns - self.far_min);
         match self.vantage {
-            Vantage::Sender => self.on_path_rtt(ns, delayed, m, cx),
+            Vantage::Sender => self.on_path_rtt(ns, ack, m, cx),
             // A half of about 0 ms is the receiver beside the capture, not the path.
-            Vantage::Unknown if self.far_min >= 1_000_000 => self.on_path_rtt(ns, delayed, m, cx),
+            Vantage::Unknown if self.far_min >= 1_000_000 => self.on_path_rtt(ns, ack, m, cx),
             Vantage::Middle => {
                 let near = m.last_near.or(self.near_half.map(Duration::as_nanos));
                 if let Some(near) = near {
-                    self.on_path_rtt(ns + near, delayed, m, cx);
+                    self.on_path_rtt(ns + near, (None, ack.1), m, cx);
                 }
             }
             Vantage::Receiver | Vantage::Unknown => {}
@@ -439,8 +448,15 @@ impl Stream {
         }
     }
 
-    /// Processes the echo `tsecr` in a data segment: an RTT sample capture → sender → capture, and what the sender knew.
-    pub fn on_echo(&mut self, tsecr: u32, end: Pos, m: &mut Measured, cx: &mut Context<'_>) {
+    /// Processes the timestamps (TSval, TSecr) of a data segment: an RTT sample capture → sender → capture, and what the
+    /// sender knew.
+    pub fn on_echo(
+        &mut self,
+        (tsval, tsecr): (u32, u32),
+        end: Pos,
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) {
         if self.vantage == Vantage::Sender {
             return;
         }
@@ -472,7 +488,7 @@ impl Stream {
         m.last_near = Some(ns);
         m.bins.released(ns - self.near_min);
         if self.vantage == Vantage::Receiver {
-            self.on_path_rtt(ns, false, m, cx);
+            self.on_path_rtt(ns, (Some(tsval), false), m, cx);
         }
     }
 
@@ -487,8 +503,24 @@ impl Stream {
         }
     }
 
-    fn on_path_rtt(&mut self, ns: u64, delayed: bool, m: &mut Measured, cx: &mut Context<'_>) {
+    /// `stamp`: TSval of the other host in the packet that ends this round trip.
+    fn on_path_rtt(
+        &mut self,
+        ns: u64,
+        (stamp, delayed): (Option<u32>, bool),
+        m: &mut Measured,
+        cx: &mut Context<'_>,
+    ) {
         let (sent, in_flight_for) = (cx.now - Duration(ns), Duration(ns));
+        if let Some(stamp) = stamp
+            && m.stamps.wants(sent, stamp)
+        {
+            let delivered = match self.vantage {
+                Vantage::Receiver => self.counts.seen_bytes,
+                _ => self.una.max(0) as u64 + m.board.sacked_bytes(),
+            };
+            m.stamps.add(Trip { out: sent, back: cx.now, ticks: 0, delivered, delayed }, stamp);
+        }
         m.rtt.record(sent, ns, in_flight_for, delayed);
         m.smoothed.update(ns);
         m.bins.rtt(ns);

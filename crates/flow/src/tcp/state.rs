@@ -8,6 +8,7 @@ use crate::identity::sequence::Pos;
 use crate::series::evidence::{Silence, Silences, Wakeup};
 use crate::series::limits::{Bins, State};
 use crate::series::output::{Series, SeriesSelection};
+use crate::series::stamps::Stamps;
 use crate::tcp::bursts::Bursts;
 use crate::tcp::holes::Holes;
 use crate::tcp::hosts::Hosts;
@@ -163,6 +164,7 @@ pub(crate) struct Measured {
     pub room_since: Instant,
     pub in_flight: Histogram,
     pub rtt: Delays,
+    pub stamps: Stamps,
     pub delayed_acks: DelayedAcks,
     pub window_probe: Option<(Pos, Instant)>,
     pub window_bound: WindowBound,
@@ -221,6 +223,7 @@ impl Measured {
             room_since: now,
             in_flight: Histogram::default(),
             rtt: Delays::default(),
+            stamps: Stamps::default(),
             delayed_acks: DelayedAcks::default(),
             window_probe: None,
             window_bound: WindowBound::default(),
@@ -286,6 +289,7 @@ impl Measured {
     #[inline(never)]
     pub fn measure_from(&mut self, from: Instant, before: Bytes) {
         self.rtt = Delays::default();
+        self.stamps = Stamps::default();
         self.loaded_rtt = Delays::default();
         self.window_rtt = Histogram::default();
         self.in_flight = Histogram::default();

@@ -255,10 +255,10 @@ impl Stream {
         } else {
             self.counts.offloaded += 1;
         }
-        if let Some((_, tsecr)) = s.options.timestamps {
+        if let Some(stamps) = s.options.timestamps {
             self.mss_with_timestamps();
             if s.has(flags::ACK) {
-                self.on_echo(tsecr, end, m, cx);
+                self.on_echo(stamps, end, m, cx);
             }
         }
 

@@ -32,9 +32,8 @@ const ALIVE: u32 = 5;
 const DRAINED_MS: f64 = 5.0;
 /// The latest answers that have to be drained: one may have met a gap.
 const DRAINED: usize = 5;
-/// A load that is measured goes on by up to this part of its time where the grade lacks probes: a host that is busy sends some late, and
-/// those say nothing.
-const MORE: u32 = 8;
+/// Of the time of a session, what is neither a load nor idle: connections of loads that begin, last answers.
+const SPARE: Duration = Duration::from_secs(5);
 /// Answers that are on their way at the end are waited for this long; then their probes are lost.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
@@ -47,6 +46,11 @@ struct Timing {
     /// Measuring begins after it, steady or not.
     settling: Duration,
     loaded: Duration,
+    /// A load that is measured goes on by up to this where it has no grade: the path's rate changed meanwhile, or a busy host sent probes late,
+    /// which say nothing.
+    longer: Duration,
+    /// Of all loads of a test together.
+    longer_in_all: Duration,
     drain: Duration,
     per_s: f64,
     first_streams: usize,
@@ -71,6 +75,9 @@ const THOROUGH: Timing = Timing {
     interval: Duration::from_millis(500),
     settling: Duration::from_secs(5),
     loaded: Duration::from_secs(12),
+    // Twice the four seconds that the probes of a grade take: a load whose delay rose until the end is measured once more.
+    longer: Duration::from_secs(8),
+    longer_in_all: Duration::from_secs(24),
     drain: Duration::from_secs(5),
     per_s: 50.0,
     first_streams: 1,
@@ -87,6 +94,9 @@ const QUICK: Timing = Timing {
     interval: Duration::from_millis(200),
     settling: Duration::from_millis(1200),
     loaded: Duration::from_millis(3400),
+    // For late probes; a path that varies needs the thorough test.
+    longer: Duration::from_millis(400),
+    longer_in_all: Duration::from_millis(1200),
     drain: Duration::from_secs(2),
     per_s: 100.0,
     first_streams: 8,
@@ -111,6 +121,11 @@ pub fn measure(
     let recording = recorder.map(|recorder| recorder.begin(control.server.ip()));
     let timing = if options.quick { &QUICK } else { &THOROUGH };
     let per_s = timing.per_s.min(f64::from(control.limits.pps)).max(1.0);
+    // What the server's limit on the time leaves.
+    let parts = parts(options).len() as u32;
+    let planned = timing.before + (timing.loaded + timing.drain) * parts + timing.after;
+    let session = Duration::from_secs(control.limits.seconds.into());
+    let longer_in_all = timing.longer_in_all.min(session.saturating_sub(planned + SPARE));
     let prober = Prober::begin(&control, per_s, clock, Rng::new(seed, "gaps")).map_err(here)?;
     let quic = QuicProber::begin(&control, clock, Rng::new(seed, "QUIC")).map_err(here)?;
     let connector = Connector::begin(control.server, BESIDE_PROBES, clock, seed);
@@ -130,8 +145,9 @@ pub fn measure(
         rng: Rng::new(seed, "bootstrap"),
         ticks: 0,
         step: "idle",
-        phases_left: parts(options).len(),
+        phases_left: parts as usize,
         step_ends: Instant::now(),
+        longer_left: longer_in_all,
     };
     run.lead();
     let Run { prober, quic, seen, mut rng, control, loads, .. } = run;
@@ -187,6 +203,7 @@ struct Run<'a> {
     step: &'static str,
     phases_left: usize,
     step_ends: Instant,
+    longer_left: Duration,
 }
 
 impl Run<'_> {
@@ -321,11 +338,14 @@ impl Run<'_> {
         }
         let mut load = Load { part, measured: None, steady: false, streams: Vec::new() };
         let (mut looked, mut fine) = (Instant::now(), true);
+        let most = timing.loaded + timing.longer.min(self.longer_left);
         while fine && self.loads.bytes() < self.max_bytes {
-            let (so_far, most) = (begun.elapsed(), timing.loaded + timing.loaded / MORE);
-            let lacks_probes = || load.measured.is_some_and(|from| self.lacks_probes(from));
-            if so_far >= most || (so_far >= timing.loaded && !lacks_probes()) {
-                break;
+            let so_far = begun.elapsed();
+            if so_far >= timing.loaded {
+                if so_far >= most || !load.measured.is_some_and(|from| self.lacks_a_grade(from)) {
+                    break;
+                }
+                self.step_ends = begun + most;
             }
             fine = self.tick();
             if let Some(why) = self.loads.failed() {
@@ -344,8 +364,9 @@ impl Run<'_> {
                     Some(figures) if figures.is_certain() => break,
                     // The buffer was still filling: again, if there is time for enough probes.
                     Some(figures) if figures.rising && figures.probes >= MIN_PROBES => {
-                        let needed = Duration::from_secs_f64(MIN_PROBES as f64 / self.seen.per_s);
-                        if begun.elapsed() + needed + TICK < timing.loaded {
+                        // An eighth more, since a busy host sends some late, and those do not count.
+                        let needed = MIN_PROBES as f64 / self.seen.per_s * 1.125;
+                        if begun.elapsed() + Duration::from_secs_f64(needed) < most {
                             load.measured = Some(self.clock.now());
                         }
                     }
@@ -377,6 +398,7 @@ impl Run<'_> {
                 self.quic.pace(timing.quic_per_s, uploads.then(|| self.upload_bps()).flatten());
             }
         }
+        self.longer_left -= begun.elapsed().saturating_sub(timing.loaded).min(self.longer_left);
         self.pause_beside();
         self.seen.steps.push(Step { kind: Kind::Load(load), from, until: self.clock.now() });
         self.loads.stop();
@@ -420,11 +442,14 @@ impl Run<'_> {
         Figures::of(&delays, self.seen.per_s, &mut self.rng)
     }
 
-    /// Whether fewer probes left in time since then than a grade needs.
-    fn lacks_probes(&self, since: i64) -> bool {
+    /// Whether what was measured since then gives no grade.
+    fn lacks_a_grade(&mut self, since: i64) -> bool {
         let records = self.prober.records();
         let latest = records.iter().rev().take_while(|record| record.t1 >= since);
-        latest.filter(|record| !record.late).count() < MIN_PROBES
+        if latest.filter(|record| !record.late).count() < MIN_PROBES {
+            return true;
+        }
+        self.figures(since).is_none_or(|figures| figures.verdict().why().is_some())
     }
 
     fn progress(&mut self) {

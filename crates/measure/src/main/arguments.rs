@@ -64,7 +64,7 @@ pub(crate) struct MeasureArgs {
     /// Take any key of a server of ndt7.
     #[arg(long, conflicts_with = "pin")]
     pub(crate) insecure: bool,
-    /// About 12 s instead of 30 to 60.
+    /// About 12 s instead of 30 to 60, or 85 on a path that varies.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Loaded phases, as down,up; all of down,up,both otherwise.
@@ -154,6 +154,12 @@ pub(crate) struct RpmArgs {
     /// JSON instead of text.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Append each result to this file, a JSON object in a line, for `unbloat measure history`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keep: Option<PathBuf>,
+    /// Measure again and again, each time so long after the last beginning, as 1h.
+    #[arg(long, value_name = "TIME", requires = "keep")]
+    pub(crate) every: Option<units::Duration>,
 }
 
 /// Pauses of a sweep.

@@ -5,7 +5,7 @@
 
 mod arguments;
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use hyper::http::uri::Authority;
 use measure::client::{self, Failure, Options, Recorder};
 use measure::clock::Clock;
 use measure::cure::cures;
@@ -200,7 +201,7 @@ fn ended(failure: &Failure) -> End {
     End(code, failure.to_string())
 }
 
-/// Measures the responsiveness of the path to a server of RPM, and prints it.
+/// Measures the responsiveness of the path to a server of RPM, once or again and again.
 fn responsiveness(args: RpmArgs) -> Result<u8, End> {
     let options = rpm::Options {
         url: args.url,
@@ -212,8 +213,36 @@ fn responsiveness(args: RpmArgs) -> Result<u8, End> {
     if !args.yes {
         may_cost(&options.url.host, args.max_data)?;
     }
+    again(args.every, args.keep.as_deref(), || {
+        responsive(&options, args.json, args.keep.as_deref())
+    })
+}
+
+/// Measures once, or each time so long after the last beginning, where results can be kept.
+fn again(
+    every: Option<units::Duration>,
+    keep: Option<&Path>,
+    once: impl Fn() -> Result<u8, End>,
+) -> Result<u8, End> {
+    if let Some(file) = keep {
+        kept_in(file)?;
+    }
+    let Some(every) = every else { return once() };
+    loop {
+        let begun = Instant::now();
+        // The next one may find the server again.
+        if let Err(End(_, text)) = once() {
+            eprintln!("unbloat-measure: {text}");
+        }
+        thread::sleep(Duration::from_nanos(every.0).saturating_sub(begun.elapsed()));
+    }
+}
+
+/// Measures responsiveness once, prints the result and keeps it.
+fn responsive(options: &rpm::Options, as_json: bool, keep: Option<&Path>) -> Result<u8, End> {
+    let at_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let live = io::stderr().is_terminal();
-    let outcome = rpm::measure(&options, &mut |look| {
+    let outcome = rpm::measure(options, &mut |look| {
         if live {
             eprint!("\r\x1b[K{}", rpm::look(look));
         }
@@ -221,14 +250,32 @@ fn responsiveness(args: RpmArgs) -> Result<u8, End> {
     if live {
         eprint!("\r\x1b[K");
     }
+    let at =
+        json!({"at_unix_s": at_unix_s, "host": options.url.uri.authority().map(Authority::as_str)});
+    let value = match &outcome {
+        Ok(outcome) => extended(&at, json!(outcome)),
+        Err(failure) => extended(&at, json!({"failed": failure.to_string()})),
+    };
+    if let Some(file) = keep {
+        append(file, &value)?;
+    }
     let outcome = outcome.map_err(|failure| ended(&failure))?;
-    if args.json {
-        println!("{}", json!(outcome));
+    if as_json {
+        println!("{value}");
     } else {
         print!("{}", rpm::screen(&outcome));
     }
     let is_whole = outcome.complete && outcome.phases.iter().all(|phase| phase.rpm.is_some());
     Ok(if is_whole { 0 } else { 5 })
+}
+
+/// An object with the keys of another one behind its own.
+fn extended(own: &Value, other: Value) -> Value {
+    let mut whole = own.clone();
+    if let (Some(whole), Value::Object(part)) = (whole.as_object_mut(), other) {
+        whole.extend(part);
+    }
+    whole
 }
 
 fn measure_command(args: MeasureArgs) -> Result<u8, End> {
@@ -298,17 +345,7 @@ fn measure_command(args: MeasureArgs) -> Result<u8, End> {
         samples: args.samples,
         capture: args.capture,
     };
-    let Some(every) = args.every else {
-        return measured(&options, &output);
-    };
-    loop {
-        let begun = Instant::now();
-        // The next one may find the server again.
-        if let Err(End(_, text)) = measured(&options, &output) {
-            eprintln!("unbloat-measure: {text}");
-        }
-        thread::sleep(Duration::from_nanos(every.0).saturating_sub(begun.elapsed()));
-    }
+    again(args.every, output.keep.as_deref(), || measured(&options, &output))
 }
 
 /// The server of ndt7, where it is one.
@@ -360,12 +397,17 @@ fn silences(options: &Options, gaps_s: Vec<f64>, as_json: bool) -> Result<u8, En
     Ok(if found.complete { 0 } else { 5 })
 }
 
+/// The file that results are kept in, open at its end.
+fn kept_in(file: &Path) -> Result<File, End> {
+    let open = OpenOptions::new().create(true).append(true).open(file);
+    open.map_err(|e| End(1, format!("{}: {}", file.display(), e.kind())))
+}
+
 /// Appends a line to a file.
 fn append(file: &Path, value: &Value) -> Result<(), End> {
-    let failed = |e: io::Error| End(1, format!("{}: {}", file.display(), e.kind()));
-    let mut out = OpenOptions::new().create(true).append(true).open(file).map_err(failed)?;
     // One write, so that two programs may share a file.
-    out.write_all(format!("{value}\n").as_bytes()).map_err(failed)
+    let written = kept_in(file)?.write_all(format!("{value}\n").as_bytes());
+    written.map_err(|e| End(1, format!("{}: {}", file.display(), e.kind())))
 }
 
 /// Measures once, prints the result and keeps it.
@@ -396,13 +438,6 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
     }
     let around = begun.end();
     let at = json!({"at_unix_s": real.as_secs(), "host": options.host, "surroundings": around});
-    let with = |value: Value| {
-        let mut whole = at.clone();
-        if let (Some(whole), Value::Object(part)) = (whole.as_object_mut(), value) {
-            whole.extend(part);
-        }
-        whole
-    };
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(failure) => {
@@ -412,13 +447,13 @@ fn measured(options: &Options, output: &Output) -> Result<u8, End> {
                 let _ = std::fs::remove_file(file);
             }
             if let Some(file) = &output.keep {
-                append(file, &with(json!({"failed": text})))?;
+                append(file, &extended(&at, json!({"failed": text})))?;
             }
             return Err(ended(&failure));
         }
     };
     let found = cures(&outcome.phases, &outcome.hops);
-    let mut value = with(serde_json::to_value(&outcome).unwrap_or_default());
+    let mut value = extended(&at, serde_json::to_value(&outcome).unwrap_or_default());
     value["cures"] = json!(found);
     if let Some(file) = &output.keep {
         append(file, &value)?;

@@ -227,7 +227,16 @@ class FlowData {
 
   has(need) {
     const [table, column] = need.split(".");
-    if (["queues", "probes", "transfer_goodput", "transfer_rtt"].includes(table))
+    if (
+      [
+        "queues",
+        "probes",
+        "transfer_goodput",
+        "transfer_rtt",
+        "modem_buffer",
+        "modem_rates",
+      ].includes(table)
+    )
       return this.series.some((one) => one.table === table);
     if (table === "segments") return Boolean(this.data || this.ack || this.again);
     const rows = this[table];

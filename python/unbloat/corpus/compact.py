@@ -1,0 +1,105 @@
+"""All parts of a corpus as few large files: the units in the order of device and time, the rows of each as its capture gave them.
+
+The bytes depend on the units alone: not on the order in which they were analysed, nor on how many at a time. A table is
+written beside the old ones, which are replaced when all are complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unbloat.corpus.ledger import Ledger, write_whole
+from unbloat.corpus.tables import NAMES
+from unbloat.corpus.unit import ANALYSIS, Receipt, Unit
+from unbloat.corpus.views import views_sql
+from unbloat.errors import CaptureError
+
+# Large enough for few files, small enough for several readers.
+FILE_BYTES = 128 << 20
+# Rows that are written together: what a query reads or skips as a whole.
+GROUP_ROWS = 1 << 18
+# Of parts that wait to be written together.
+GROUP_BYTES = 64 << 20
+# Parts that are joined at a time: a table of one row needs 200 KB of memory, and a corpus of short captures has many.
+JOINED = 256
+
+
+def compact(ledger: Ledger, manifest: Sequence[Unit], receipts: Mapping[str, Receipt]) -> None:
+    """Writes the tables where the units have changed."""
+    chosen = [receipts[unit["key"]] for unit in manifest if unit["key"] in receipts]
+    chosen.sort(key=lambda one: (one["device"], one["t0_s"] or 0.0, one["file"], one["key"]))
+    facts = [[one["key"], sorted(one["tables"].items())] for one in chosen]
+    digest = hashlib.blake2b(repr([ANALYSIS, facts]).encode(), digest_size=16).hexdigest()
+    final = ledger.out / "table"
+    if ledger.digest() != digest:
+        ledger.gather(chosen)
+        new = ledger.out / ".tmp-table"
+        old = ledger.out / ".tmp-table-old"
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
+        new.mkdir(parents=True)
+        for name in NAMES:
+            write_table(ledger, name, chosen, new / name)
+        (new / "digest").write_text(digest)
+        if final.exists():
+            final.rename(old)
+        new.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
+        ledger.publish(digest)
+    write_whole(ledger.out / "views.sql", views_sql(ledger.out).encode())
+
+
+def write_table(ledger: Ledger, name: str, chosen: Sequence[Receipt], folder: Path) -> None:
+    """One table: files of about `FILE_BYTES`, in groups of rows."""
+    folder.mkdir()
+    writer: pq.ParquetWriter | None = None
+    small: list[pa.Table] = []
+    waiting: list[pa.Table] = []
+    waiting_rows = waiting_bytes = files = 0
+    for place, receipt in enumerate(chosen):
+        if receipt["tables"].get(name):
+            part = read_part(ledger.part(name, receipt["key"]))
+            small.append(part)
+            waiting_rows += part.num_rows
+            waiting_bytes += part.nbytes
+        last = place == len(chosen) - 1
+        full = waiting_rows >= GROUP_ROWS or waiting_bytes >= GROUP_BYTES
+        if small and (last or full or len(small) >= JOINED):
+            waiting.append(joined(small))
+            small.clear()
+        if waiting and (last or full):
+            rows = joined(waiting)
+            waiting.clear()
+            waiting_rows = waiting_bytes = 0
+            if writer is None:
+                path = folder / f"{files:04d}.parquet"
+                writer = pq.ParquetWriter(path, rows.schema, compression="zstd")
+                files += 1
+            writer.write_table(rows, row_group_size=GROUP_ROWS)
+            if path.stat().st_size >= FILE_BYTES:
+                writer.close()
+                writer = None
+    if writer is not None:
+        writer.close()
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """One table in one piece."""
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def read_part(path: Path) -> pa.Table:
+    """The rows of one unit."""
+    try:
+        # A file of its own rather than a map: a corpus has more parts than a process may have maps.
+        return pa.ipc.open_file(pa.BufferReader(path.read_bytes())).read_all()
+    except (OSError, pa.ArrowException):
+        raise CaptureError(
+            f"{path}: is missing or damaged; remove the folder done of this corpus and run again"
+        ) from None
