@@ -197,8 +197,11 @@ class MeasuredPath(Measured):
         more: str = "",
         options: tuple[str, ...] = (),
         duration_s: int = 100,
+        ports: str | None = None,
     ) -> None:
         sysctls = {"net.ipv6.conf.default.disable_ipv6": "1"}
+        if ports is not None:
+            sysctls["net.ipv4.ip_local_port_range"] = ports
         super().__init__(folder, *ADDRESSES, server=ADDRESSES["server"], sysctls=sysctls)
         self.links = {"up": up, "down": down}
         self.more, self.options, self.duration_s = more, options, duration_s

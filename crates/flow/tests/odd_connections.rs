@@ -65,6 +65,58 @@ fn a_connection_cut_off_without_fin_ends_where_the_next_begins() {
     assert_eq!(ends, [End::Open, End::Fin]);
 }
 
+/// Data of the receiver, 1 ms after the SYN of the second connection, and the RST that it is answered with.
+fn left_over(first: &[TcpSegment], syn: &TcpSegment) -> [TcpSegment; 2] {
+    let mut data = *first.iter().rfind(|s| !of_sender(s)).expect("an answer");
+    data.ip.time = syn.ip.time + Duration(MS);
+    data.ip.id = Some(4_000);
+    (data.payload, data.flags) = (1_448, flags::ACK);
+    let mut reset = *syn;
+    reset.ip.time = data.ip.time + Duration(MS);
+    reset.ip.id = Some(4_001);
+    (reset.seq, reset.ack, reset.flags) = (data.ack, 0, flags::RST);
+    [data, reset]
+}
+
+#[test]
+fn data_of_an_earlier_connection_that_arrives_behind_the_next_syn_is_not_of_the_next() {
+    let first = segments(&script());
+    // Initial numbers of Linux rise by 15.6 million per second, so those of the second are a little higher.
+    for isn in [[100_000_000, 99_000_000], [20_000_000, 98_000_000], [0xf000_0000, 2_500]] {
+        let second = later(segments(&Script { isn, ..script() }), 2_000 * MS);
+        let plain = analyse(&[first.clone(), second.clone()].concat());
+        let mut late = second.clone();
+        late.splice(1..1, left_over(&first, &second[0]));
+        let a = analyse(&[first.clone(), late].concat());
+        assert_eq!(a.connections.len(), 2, "{isn:?}");
+        let (c, of) = (&a.connections[1], &plain.connections[1]);
+        assert_eq!(c.packets, of.packets + 2, "{isn:?}");
+        assert_eq!((c.end_kind, c.syn_seen, c.initial_rtt), (End::Fin, true, of.initial_rtt));
+        for (f, of) in a.flows[2..].iter().zip(&plain.flows[2..]) {
+            assert_eq!(
+                (f.bytes, f.retransmitted_bytes),
+                (of.bytes, of.retransmitted_bytes),
+                "{isn:?}"
+            );
+            assert_eq!(f.rtt_ms, of.rtt_ms, "{isn:?}");
+        }
+    }
+}
+
+#[test]
+fn data_behind_a_syn_whose_answer_was_not_captured_is_of_that_connection() {
+    let mut all = segments(&script());
+    let mut data = all[1];
+    data.flags = flags::ACK;
+    data.seq = data.seq.wrapping_add(1);
+    data.payload = 1_448;
+    // The SYN/ACK is missing from the capture.
+    all[1] = data;
+    let a = analyse(&all);
+    assert_eq!(a.connections.len(), 1);
+    assert_eq!(a.flows[1].payload_bytes.get(), 1_448);
+}
+
 #[test]
 fn a_syn_sent_again_is_the_same_connection_and_gives_no_round_trip() {
     let mut all = segments(&script());

@@ -41,6 +41,10 @@ const MIN_SAMPLES: u32 = 4;
 /// Samples of one half alone after which TTLs are compared instead.
 const MIN_SAMPLES_ONE_SIDED: u32 = 8;
 
+/// Bytes of the host that opened a connection which the capture may lack before the first answer that it has: the window of a
+/// SYN/ACK is not scaled (RFC 7323 section 2.2).
+const MAX_UNSEEN: i64 = 0xffff;
+
 /// Times and counts of SYN and SYN/ACK.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handshake {
@@ -149,6 +153,23 @@ impl Conn {
             && self.packets > 0
     }
 
+    /// Whether `s` belongs to an earlier connection on the same ports: between a SYN and its answer, a segment that acknowledges
+    /// what is not the SYN's, or the RST that it is answered with (RFC 9293 section 3.10.7.3). It counts as a packet and no more.
+    #[cold]
+    #[inline(never)]
+    fn is_left_over(&self, s: &TcpSegment, d: usize) -> bool {
+        let [opener, other] = &self.streams;
+        if !opener.syn_seen || other.started || s.has(flags::SYN) {
+            return false;
+        }
+        if d == 1 {
+            let acked = opener.seq.position(s.ack, opener.max);
+            return s.has(flags::ACK) && !(0..=opener.max + MAX_UNSEEN).contains(&acked);
+        }
+        let at = opener.seq.position(s.seq, opener.max);
+        s.has(flags::RST) && !s.has(flags::ACK) && !(0..=opener.max + MAX_UNSEEN).contains(&at)
+    }
+
     /// Processes a segment of direction `d`.
     pub fn take(&mut self, s: &TcpSegment, d: usize, out: &mut TableContext<'_>) -> SegmentOutcome {
         if self.recent[d].is_duplicate(s) {
@@ -175,6 +196,9 @@ impl Conn {
         let counts = &mut self.streams[d].counts;
         counts.packets += 1;
         counts.wire_bytes += u64::from(s.ip.total_len);
+        if !self.handshake.done && self.is_left_over(s, d) {
+            return SegmentOutcome::Normal;
+        }
         self.streams[1 - d].acks_seen = true;
 
         if s.has(flags::SYN) {
