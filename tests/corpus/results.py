@@ -35,9 +35,7 @@ def final(out: Path) -> dict[str, bytes]:
 
 def states(out: Path) -> dict[str, str]:
     """Name of each unit's file, and its state."""
-    return {
-        Path(receipt["file"]).name: receipt["state"] for receipt in Ledger(out).receipts().values()
-    }
+    return {Path(receipt["file"]).name: receipt["state"] for receipt in Ledger(out).each_receipt()}
 
 
 def command(*arguments: object, start_new_session: bool = False) -> subprocess.Popen[str]:

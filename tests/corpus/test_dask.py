@@ -278,7 +278,7 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_loses_nothing(
     )
     try:
         process = command("run", phones, "--out", out, "--dask", address)
-        while process.poll() is None and not Ledger(out).keys():
+        while process.poll() is None and not Ledger(out).receipts():
             time.sleep(0.01)
         scheduler.kill()
         scheduler.wait()
@@ -304,13 +304,13 @@ def test_ctrl_c_keeps_what_is_done_and_the_run_goes_on_from_there(
     process = command(
         "run", phones, "--out", out, "--jobs", 1, "--dask", "local", start_new_session=True
     )
-    while process.poll() is None and not Ledger(out).keys():
+    while process.poll() is None and not Ledger(out).receipts():
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers as well
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the same command goes on from there" in errors
     assert "Traceback" not in errors
-    assert Ledger(out).keys()
+    assert Ledger(out).receipts()
     run(phones, out, dask="local")
     assert final(out) == final(one)

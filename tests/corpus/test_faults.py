@@ -193,7 +193,7 @@ def test_a_capture_whose_process_dies_twice_is_failed_and_the_others_are_done(
     outcome = with_path(tmp_path, phones, out)
     assert outcome == [f"{poison}: its analysis was ended by signal 9, twice"]
     killer.unlink()
-    receipts = list(Ledger(out).receipts().values())
+    receipts = list(Ledger(out).each_receipt())
     assert sorted(one["state"] for one in receipts) == ["done"] * 8 + ["failed"]
     [receipt] = [one for one in receipts if one["state"] == "failed"]
     assert receipt["tries"] == 2
@@ -268,9 +268,9 @@ def test_a_run_killed_at_random_moments_goes_on_to_the_same_bytes(
     moments = random.Random(SEED)
     for _ in range(kills(3)):
         process = command("run", phones, "--out", out, "--jobs", 2)
-        before = len(Ledger(out).keys())
+        before = len(Ledger(out).receipts())
         more = moments.randrange(3)
-        while process.poll() is None and len(Ledger(out).keys()) < before + more:
+        while process.poll() is None and len(Ledger(out).receipts()) < before + more:
             time.sleep(0.005)
         orphans = workers_of(process.pid)
         process.kill()

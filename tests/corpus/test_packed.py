@@ -143,7 +143,7 @@ def test_a_capture_that_fills_the_memory_of_its_lone_attempt_is_failed(
     assert states(out) == {"many.pcap": "failed", "many-fewer.pcap": "done", "other.pcapng": "done"}
     [line] = outcome.errors
     assert line.startswith(f"{top}/many.pcap: ")
-    [receipt] = [one for one in Ledger(out).receipts().values() if one["state"] == "failed"]
+    [receipt] = [one for one in Ledger(out).each_receipt() if one["state"] == "failed"]
     assert receipt["tries"] == 2
     assert (
         sum(row["connections"] for row in unbloat.corpus(out).captures.to_table().to_pylist()) > 100

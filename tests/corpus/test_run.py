@@ -69,7 +69,7 @@ def test_a_changed_capture_takes_the_place_of_what_it_was(phones: Path, tmp_path
 def test_a_limit_takes_the_largest_first(phones: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run(phones, out, limit=2).ran == 2
-    done = [receipt["size_bytes"] for receipt in Ledger(out).receipts().values()]
+    done = [receipt["size_bytes"] for receipt in Ledger(out).each_receipt()]
     sizes = sorted(path.stat().st_size for path in phones.rglob("*.pcapng"))
     assert sorted(done) == sizes[-2:]
     assert run(phones, out).ran == 7
@@ -119,7 +119,7 @@ def test_a_url_gives_the_same_rows_as_the_path(captures: list[Path], tmp_path: P
 def test_ctrl_c_keeps_what_is_done(phones: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = command("run", phones, "--out", out, "--jobs", 1)
-    while process.poll() is None and not Ledger(out).keys():
+    while process.poll() is None and not Ledger(out).receipts():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

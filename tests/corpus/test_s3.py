@@ -103,7 +103,7 @@ def test_a_store_that_is_killed_fails_units_which_a_later_run_does(
 def kill_store(store: Store, objects: dict[str, bytes], out: Path, after: int) -> None:
     """A run whose store is killed once so many units are done, and the runs that complete it."""
     process = command("run", f"s3://{BUCKET}", "--out", out, "--jobs", 2)
-    while process.poll() is None and len(Ledger(out).keys()) < after:
+    while process.poll() is None and len(Ledger(out).receipts()) < after:
         time.sleep(0.01)
     store.kill()
     _, errors = process.communicate(timeout=300)

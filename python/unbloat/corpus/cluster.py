@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from unbloat.corpus.cluster_task import (
@@ -20,9 +20,9 @@ from unbloat.corpus.cluster_task import (
     look_around,
     mark_path,
 )
-from unbloat.corpus.ledger import FAILED, Ledger, write_whole
+from unbloat.corpus.ledger import Ledger, write_whole
 from unbloat.corpus.pool import GRACE_S, LAST_S
-from unbloat.corpus.unit import Receipt, Unit
+from unbloat.corpus.unit import FAILED, Receipt, Unit
 from unbloat.corpus.work import make_receipt
 from unbloat.tasks.cluster import Cluster, Task
 from unbloat.tasks.worker import MAX_LOST
@@ -61,7 +61,7 @@ class UnitCluster(Cluster):
         self.ledger, self.options, self.receive = ledger, options, finished
         self.wanted = Surroundings(__version__, secrets.token_hex(16))
 
-    def run_units(self, units: Sequence[Unit]) -> None:
+    def run_units(self, units: Iterable[Unit]) -> None:
         """All units. Raises `KeyboardInterrupt` after Ctrl-C, `UnbloatError` for a cluster that cannot be used."""
         out = self.ledger.out
         options = self.options | {"token": self.wanted.token}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unbloat.corpus.ledger import FAILED, Ledger
-from unbloat.corpus.unit import Receipt, Unit
+from unbloat.corpus.ledger import Ledger
+from unbloat.corpus.unit import FAILED, Receipt, Unit
 from unbloat.corpus.work import make_receipt, work
 from unbloat.tasks.worker import MAX_LOST, unfit, version_fault
 from unbloat.version import __version__

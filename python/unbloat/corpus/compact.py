@@ -6,17 +6,16 @@ written beside the old ones, which are replaced when all are complete.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unbloat.corpus.ledger import Ledger, write_whole
+from unbloat.corpus.receipts import Receipts
 from unbloat.corpus.tables import NAMES
-from unbloat.corpus.unit import ANALYSIS, Receipt, Unit
 from unbloat.corpus.views import views_sql
 from unbloat.errors import CaptureError
 
@@ -25,17 +24,15 @@ FILE_BYTES = 128 << 20
 # Rows that are written together: what a query reads or skips as a whole.
 GROUP_ROWS = 1 << 18
 # Of parts that wait to be written together.
-GROUP_BYTES = 64 << 20
+GROUP_BYTES = 16 << 20
 # Parts that are joined at a time: a table of one row needs 200 KB of memory, and a corpus of short captures has many.
 JOINED = 256
 
 
-def compact(ledger: Ledger, manifest: Sequence[Unit], receipts: Mapping[str, Receipt]) -> None:
+def compact(ledger: Ledger, manifest: pa.Table, receipts: Receipts) -> None:
     """Writes the tables where the units have changed."""
-    chosen = [receipts[unit["key"]] for unit in manifest if unit["key"] in receipts]
-    chosen.sort(key=lambda one: (one["device"], one["t0_s"] or 0.0, one["file"], one["key"]))
-    facts = [[one["key"], sorted(one["tables"].items())] for one in chosen]
-    digest = hashlib.blake2b(repr([ANALYSIS, facts]).encode(), digest_size=16).hexdigest()
+    chosen = receipts.among(manifest["key"]).by_device_and_time()
+    digest = chosen.digest()
     final = ledger.out / "table"
     if ledger.digest() != digest:
         ledger.gather(chosen)
@@ -55,20 +52,20 @@ def compact(ledger: Ledger, manifest: Sequence[Unit], receipts: Mapping[str, Rec
     write_whole(ledger.out / "views.sql", views_sql(ledger.out).encode())
 
 
-def write_table(ledger: Ledger, name: str, chosen: Sequence[Receipt], folder: Path) -> None:
+def write_table(ledger: Ledger, name: str, chosen: Receipts, folder: Path) -> None:
     """One table: files of about `FILE_BYTES`, in groups of rows."""
     folder.mkdir()
     writer: pq.ParquetWriter | None = None
     small: list[pa.Table] = []
     waiting: list[pa.Table] = []
     waiting_rows = waiting_bytes = files = 0
-    for place, receipt in enumerate(chosen):
-        if receipt["tables"].get(name):
-            part = read_part(ledger.part(name, receipt["key"]))
-            small.append(part)
-            waiting_rows += part.num_rows
-            waiting_bytes += part.nbytes
-        last = place == len(chosen) - 1
+    keys = chosen.having(name)
+    for place, key in enumerate(keys):
+        part = read_part(ledger.part(name, key.as_py()))
+        small.append(part)
+        waiting_rows += part.num_rows
+        waiting_bytes += part.nbytes
+        last = place == len(keys) - 1
         full = waiting_rows >= GROUP_ROWS or waiting_bytes >= GROUP_BYTES
         if small and (last or full or len(small) >= JOINED):
             waiting.append(joined(small))

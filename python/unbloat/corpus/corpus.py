@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from unbloat.corpus.compact import compact
-from unbloat.corpus.ledger import BAD, DONE, FAILED, Ledger
+from unbloat.corpus.ledger import Ledger
+from unbloat.corpus.receipts import Receipts
 from unbloat.corpus.tables import NAMES
-from unbloat.corpus.unit import Receipt, Unit
+from unbloat.corpus.unit import BAD, DONE, FAILED
 from unbloat.corpus.views import views_sql
-from unbloat.corpus.work import errors_of
 from unbloat.errors import CaptureError, UnbloatError
 
 if TYPE_CHECKING:
@@ -112,17 +115,15 @@ class Corpus:
         """Removes results: of files that have changed since or were analysed by another version; of those that failed. How many."""
         with self.ledger.lock():
             manifest = self.ledger.manifest()
-            current = {unit["key"] for unit in manifest}
-            receipts = self.ledger.receipts()
-            gone = [
-                key
-                for key, receipt in receipts.items()
-                if (stale and key not in current) or (failed and receipt["state"] == FAILED)
-            ]
+            kept = receipts = self.ledger.receipts()
+            if stale:
+                kept = kept.among(manifest["key"])
+            if failed:
+                kept = kept.beyond(kept.of_state(FAILED).keys())
+            gone = receipts.beyond(kept.keys()).keys()
             for key in gone:
-                self.ledger.remove(key)
-                del receipts[key]
-            compact(self.ledger, manifest, receipts)
+                self.ledger.remove(key.as_py())
+            compact(self.ledger, manifest, kept)
         return len(gone)
 
     def __repr__(self) -> str:
@@ -132,26 +133,21 @@ class Corpus:
 class Status:
     """Counts of a corpus."""
 
-    def __init__(self, manifest: list[Unit], receipts: dict[str, Receipt]) -> None:
+    def __init__(self, manifest: pa.Table, receipts: Receipts) -> None:
         self.units = len(manifest)
-        self.size_bytes = sum(unit["size_bytes"] for unit in manifest)
-        keys = {unit["key"] for unit in manifest}
-        self.receipts = [receipts[unit["key"]] for unit in manifest if unit["key"] in receipts]
-        self.stale = sum(key not in keys for key in receipts)
-        self.done_bytes = sum(receipt["size_bytes"] for receipt in self.receipts)
-        self.rows: dict[str, int] = {}
-        for receipt in self.receipts:
-            for name, rows in receipt["tables"].items():
-                self.rows[name] = self.rows.get(name, 0) + rows
+        self.size_bytes = pc.sum(manifest["size_bytes"]).as_py() or 0
+        self.receipts = receipts.among(manifest["key"])
+        self.stale = len(receipts) - len(self.receipts)
+        self.done_bytes = self.receipts.size_bytes()
+        self.rows = self.receipts.table_rows()
 
     def count(self, state: str) -> int:
         """Units of a state."""
-        return sum(receipt["state"] == state for receipt in self.receipts)
+        return len(self.receipts.of_state(state))
 
     def errors(self) -> Iterator[str]:
         """A line about each capture that was not analysed."""
-        for receipt in self.receipts:
-            yield from errors_of(receipt)
+        return self.receipts.errors()
 
     def to_dict(self) -> dict[str, object]:
         """As `unbloat corpus status --json` prints it."""

@@ -16,30 +16,23 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unbloat.corpus.unit import Receipt, Unit
+from unbloat.corpus.receipts import Receipts
+from unbloat.corpus.unit import Receipt
+from unbloat.corpus.unit_table import LISTED, UnitTable
 from unbloat.errors import CaptureError, UnbloatError
 from unbloat.version import __version__
 
 FORMAT = 1
 # A smaller part would take more time to compress than to store.
 PLAIN_BYTES = 256 << 10
-# Fate of a unit: analysed; no capture; anything else that went wrong.
-DONE, BAD, FAILED = "done", "bad", "failed"
-LISTED = pa.schema(
-    [
-        ("key", pa.utf8()),
-        ("file", pa.utf8()),
-        ("device", pa.utf8()),
-        ("size_bytes", pa.uint64()),
-    ]
-)
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -98,7 +91,7 @@ class Ledger:
         stamp = self.out / "table" / "digest"
         return stamp.read_text() if stamp.is_file() else None
 
-    def gather(self, chosen: Sequence[Receipt]) -> None:
+    def gather(self, chosen: Receipts) -> None:
         """Called before the parts of units are read."""
 
     def publish(self, digest: str) -> None:
@@ -183,57 +176,43 @@ class Ledger:
         text = json.dumps(receipt, sort_keys=True, ensure_ascii=True)
         write_whole(self.receipt_path(receipt["key"]), text.encode() + b"\n")
 
-    def keys(self) -> set[str]:
-        """Units with a receipt, by the names of the files."""
-        return {path.stem for path in self.receipt_files()}
+    def receipts(self) -> Receipts:
+        """All receipts. One that cannot be read counts as absent: its unit is run again."""
+        return Receipts.of(self.each_receipt())
 
-    def receipt_files(self) -> Iterator[Path]:
-        """The receipts, listed once."""
+    def each_receipt(self) -> Iterator[Receipt]:
+        """One after the other, in the order of their keys."""
         folder = self.out / "done"
         if not folder.is_dir():
             return
         for below in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            for entry in sorted(os.scandir(below.path), key=lambda entry: entry.name):
-                if entry.name.endswith(".json"):
-                    yield Path(entry.path)
+            for path in sorted(entry.path for entry in os.scandir(below.path)):
+                try:
+                    with open(path, "rb") as file:
+                        receipt = json.loads(file.read())
+                    if path.endswith(f"/{receipt['key']}.json"):
+                        yield receipt
+                except (OSError, ValueError, KeyError, TypeError):
+                    continue
 
-    def receipts(self) -> dict[str, Receipt]:
-        """All receipts, by key. One that cannot be read counts as absent: its unit is run again."""
-        found: dict[str, Receipt] = {}
-        for path in self.receipt_files():
-            try:
-                receipt = json.loads(path.read_bytes())
-                found[receipt["key"]] = receipt
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-        return found
-
-    def manifest(self) -> list[Unit]:
-        """The units that belong to the corpus."""
+    def manifest(self) -> pa.Table:
+        """The units that belong to the corpus, with the columns `LISTED`."""
         path = self.out / "manifest" / "units.parquet"
-        if not path.exists():
-            return []
-        rows: list[Unit] = pq.read_table(path).to_pylist()
-        return rows
+        return pq.read_table(path, schema=LISTED) if path.exists() else LISTED.empty_table()
 
-    def add_to_manifest(self, units: Iterable[Unit]) -> list[Unit]:
+    def add_to_manifest(self, units: UnitTable) -> pa.Table:
         """Adds units; a file that changed takes the place of what it was, a series that of its files."""
-        rows = {row["file"]: row for row in self.manifest()}
-        before = dict(rows)
-        for unit in units:
-            for file in unit.get("replaces", ()):
-                rows.pop(file, None)
-            rows[unit["file"]] = {name: unit[name] for name in LISTED.names}
-        listed = [rows[file] for file in sorted(rows)]
-        if rows != before or not before:
-            self.write_manifest(listed)
+        before = self.manifest()
+        kept = before.filter(pc.invert(pc.is_in(before["file"], value_set=units.replaced())))
+        rows = pa.concat_tables([kept, units.listed()])
+        # The last of each file, in one thread: several would not know which one that is.
+        others = [name for name in LISTED.names if name != "file"]
+        last = rows.group_by("file", use_threads=False).aggregate([(one, "last") for one in others])
+        last = last.select(["file", *(f"{one}_last" for one in others)])
+        listed = last.rename_columns(["file", *others]).select(LISTED.names).sort_by("file")
+        if len(before) == 0 or not listed.equals(before):
+            self.put(self.out / "manifest" / "units.parquet", parquet_bytes(listed))
         return listed
-
-    def write_manifest(self, rows: Sequence[Unit]) -> None:
-        """Stores the list."""
-        names = [{**row, "file": row["file"].encode("utf-8", "replace").decode()} for row in rows]
-        table = pa.Table.from_pylist(names, schema=LISTED)
-        self.put(self.out / "manifest" / "units.parquet", parquet_bytes(table))
 
     def remove(self, key: str) -> None:
         """Forgets a unit: its receipt first, so that a half removed one counts as absent."""

@@ -17,12 +17,12 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from unbloat.corpus.ledger import FAILED, Ledger
-from unbloat.corpus.unit import Receipt, Unit
+from unbloat.corpus.ledger import Ledger
+from unbloat.corpus.unit import FAILED, Receipt, Unit
 from unbloat.corpus.work import make_receipt
 
 # After Ctrl-C, s: most captures are done by then.
@@ -113,15 +113,15 @@ class Pool:
     finished: Callable[[Receipt], None]
     progress: Callable[[int], None]
     """Bytes that running units have read."""
-    waiting: deque[Unit] = field(default_factory=deque)
+    waiting: Iterator[Unit] = field(default_factory=lambda: iter(()))
     suspects: deque[Unit] = field(default_factory=deque)
     workers: list[Worker] = field(default_factory=list)
     stopping: float | None = None
     """When running units are killed, after Ctrl-C."""
 
-    def run(self, units: Sequence[Unit]) -> None:
+    def run(self, units: Iterable[Unit]) -> None:
         """All units. Raises `KeyboardInterrupt` after Ctrl-C, when the running ones have ended."""
-        self.waiting.extend(units)
+        self.waiting = iter(units)
         # A worker that dies closes its pipe; a write to it is an error, not the end of this process.
         main = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGPIPE, signal.SIG_IGN) if main else None
@@ -150,10 +150,10 @@ class Pool:
         if self.stopping is not None:
             return
         for worker in self.workers:
-            if worker.unit is None and self.waiting:
-                worker.give(self.waiting.popleft())
-        while self.waiting and len(self.workers) < self.jobs:
-            self.start(selector, self.waiting.popleft())
+            if worker.unit is None and (unit := next(self.waiting, None)):
+                worker.give(unit)
+        while len(self.workers) < self.jobs and (unit := next(self.waiting, None)):
+            self.start(selector, unit)
         if self.suspects and not any(worker.unit for worker in self.workers):
             for worker in list(self.workers):
                 self.dismiss(selector, worker)

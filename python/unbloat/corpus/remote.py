@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Callable
 from typing import IO, Any
 
@@ -21,6 +22,8 @@ def filesystem(url: str) -> tuple[Any, str]:
         raise UnbloatError(
             f"{without_credentials(url)}: a URL needs fsspec: pip install 'unbloat[corpus]'"
         ) from None
+    # It names each of its own attempts; what they lead to is an error here.
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
     try:
         files, path = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:

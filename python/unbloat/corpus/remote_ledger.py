@@ -17,15 +17,17 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
+import pyarrow as pa
+
 from unbloat.corpus.ledger import Ledger, write_whole
 from unbloat.corpus.objects import Objects, without_sigpipe
+from unbloat.corpus.receipts import Receipts
 from unbloat.corpus.tables import NAMES
-from unbloat.corpus.unit import Receipt, Unit, is_remote
+from unbloat.corpus.unit import Receipt, is_remote
 from unbloat.errors import CaptureError, UnbloatError
 
 # Files that are sent at a time: a store answers in tens of milliseconds, and a unit has up to nine.
@@ -131,17 +133,12 @@ class RemoteLedger(Ledger):
             if data is not None:
                 write_whole(self.out / name, data)
 
-    def keys(self) -> set[str]:
-        """Units with a receipt."""
-        self.pull()
-        return super().keys()
-
-    def receipts(self) -> dict[str, Receipt]:
-        """All receipts, by key."""
+    def receipts(self) -> Receipts:
+        """All receipts."""
         self.pull()
         return super().receipts()
 
-    def manifest(self) -> list[Unit]:
+    def manifest(self) -> pa.Table:
         """The units that belong to the corpus."""
         self.pull()
         return super().manifest()
@@ -190,9 +187,9 @@ class RemoteLedger(Ledger):
             raise CaptureError(f"{self.name}/{CURRENT}: is damaged")
         return digest
 
-    def gather(self, chosen: Sequence[Receipt]) -> None:
+    def gather(self, chosen: Receipts) -> None:
         """Brings the parts here that other runs have sent."""
-        parts = [self.part(name, one["key"]) for one in chosen for name in sorted(one["tables"])]
+        parts = (self.part(name, key) for key, tables in chosen.tables() for name in sorted(tables))
         missing = [self.at(path) for path in parts if not path.exists()]
         for name, data in self.objects.fetch(missing):
             if data is None:

@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from unbloat.corpus.cluster import UnitCluster
 from unbloat.corpus.cluster_task import MARKS, TOKEN
 from unbloat.corpus.compact import compact
-from unbloat.corpus.ledger import DONE, FAILED, Ledger
+from unbloat.corpus.ledger import Ledger
 from unbloat.corpus.pool import Pool
+from unbloat.corpus.receipts import Receipts, rows_of
 from unbloat.corpus.remote_ledger import RemoteLedger, ledger_at
 from unbloat.corpus.sources import Search, find_units
-from unbloat.corpus.unit import Receipt, Unit
-from unbloat.corpus.work import errors_of
+from unbloat.corpus.unit import DONE, FAILED, Receipt, Unit
+from unbloat.corpus.unit_table import BATCH, UnitTable
 from unbloat.errors import UnbloatError
 
 if TYPE_CHECKING:
@@ -97,40 +100,46 @@ def run_into(
         ledger.same_key(fingerprint)
     search = Search(options.include, pattern(options.device_from), options.merge, str(ledger.out))
     units = find_units([os.fspath(source) for source in sources], search)
-    if not units and search.missing:
+    if not len(units) and search.missing:
         raise FileNotFoundError(2, os.strerror(2), search.missing[0])
-    if not units:
+    if not len(units):
         raise UnbloatError(
             "no capture was found: the names of captures end in .pcap, .pcapng, .cap or .dmp; "
             "--include takes others"
         )
-    names: dict[str, str] = {}
+    by_name = units
     if pseudonyms is not None:
-        hidden = [pseudonyms.hidden(unit) for unit in units]
-        names = {new["file"]: old["file"] for new, old in zip(hidden, units, strict=True)}
-        units = hidden
+        units = UnitTable.of(map(pseudonyms.hidden, units))
     ledger.begin(fingerprint)
     with ledger.lock():
         clean(ledger)
         manifest = ledger.add_to_manifest(units)
-        todo = left_to_do(ledger, units, options)
+        before = known_receipts(ledger, units, options)
+        todo = units.without(before.keys())
+        if options.limit is not None:
+            todo = todo.first(options.limit)
         settings: dict[str, Any] = {"out": str(ledger.out)}
         if pseudonyms is not None:
             settings["key"] = pseudonyms.key.hex()
         ran = run_units(ledger, todo, options, settings, progress)
-        receipts = ledger.receipts()
+        receipts = before.and_these(ran)
         compact(ledger, manifest, receipts)
         (ledger.out / "running").unlink(missing_ok=True)
-    own = [receipts[unit["key"]] for unit in units if unit["key"] in receipts]
-    errors = sorted(line for receipt in own for line in errors_of(receipt))
-    shown = [named(line, names) for line in errors]
+    own = receipts.among(units.keys())
+    errors = sorted(own.errors())
+    shown = errors
+    if pseudonyms is not None:
+        wanted = {line.partition(": ")[0] for line in errors}
+        hidden = ((pseudonyms.name("file", unit["file"]), unit["file"]) for unit in by_name)
+        names = {name: file for name, file in hidden if name in wanted}
+        shown = [named(line, names) for line in errors]
     reason = "no such file or directory"
     absent = [pseudonyms.name("file", one) if pseudonyms else one for one in search.missing]
     return Outcome(
         found=len(units),
         ran=len(ran),
-        done=sum(receipt["state"] == DONE for receipt in own),
-        size_bytes=sum(receipt["size_bytes"] for receipt in ran),
+        done=len(own.of_state(DONE)),
+        size_bytes=ran.size_bytes(),
         errors=[f"{name}: {reason}" for name in absent] + errors,
         shown=[f"{name}: {reason}" for name in search.missing] + shown,
     )
@@ -177,34 +186,36 @@ def clean(ledger: Ledger) -> None:
     mark.touch()
 
 
-def left_to_do(ledger: Ledger, units: list[Unit], options: RunOptions) -> list[Unit]:
-    """Units without a result, the largest first."""
-    known = ledger.keys()
+def known_receipts(ledger: Ledger, units: UnitTable, options: RunOptions) -> Receipts:
+    """Receipts of units that are not run again."""
+    receipts = ledger.receipts()
     if options.retry_failed:
-        failed = {key for key, one in ledger.receipts().items() if one["state"] == FAILED}
-        for unit in units:
-            if unit["key"] in failed:
-                ledger.remove(unit["key"])
-        known -= failed
-    todo = [unit for unit in units if unit["key"] not in known]
-    return todo if options.limit is None else todo[: options.limit]
+        failed = receipts.among(units.keys()).of_state(FAILED).keys()
+        for key in failed:
+            ledger.remove(key.as_py())
+        receipts = receipts.beyond(failed)
+    return receipts
 
 
 def run_units(
     ledger: Ledger,
-    todo: list[Unit],
+    todo: UnitTable,
     options: RunOptions,
     settings: dict[str, Any],
     progress: Progress | None,
-) -> list[Receipt]:
+) -> Receipts:
     """Runs units; their receipts."""
-    total = sum(unit["size_bytes"] for unit in todo)
+    total = todo.size_bytes()
     receipts: list[Receipt] = []
+    batches: list[pa.Table] = []
     done_bytes = 0
 
     def finished(receipt: Receipt) -> None:
         nonlocal done_bytes
         receipts.append(receipt)
+        if len(receipts) == BATCH:
+            batches.append(rows_of(receipts))
+            receipts.clear()
         ledger.stored(receipt)
         done_bytes += receipt["size_bytes"]
 
@@ -212,19 +223,20 @@ def run_units(
         if progress is not None:
             progress(min(done_bytes + read_bytes, total), total)
 
-    for unit in todo:
-        unit["timeout_s"] = (
-            options.timeout_base_s + options.timeout_per_gb_s * unit["size_bytes"] / 1e9
-        )
-    if todo:
+    def timed(unit: Unit) -> Unit:
+        allowed_s = options.timeout_base_s + options.timeout_per_gb_s * unit["size_bytes"] / 1e9
+        return unit | {"timeout_s": allowed_s}
+
+    if len(todo):
         jobs = min(options.jobs or os.cpu_count() or 1, len(todo))
         try:
             if options.dask is None:
-                Pool(ledger, jobs, settings, finished, running).run(todo)
+                Pool(ledger, jobs, settings, finished, running).run(map(timed, todo))
             else:
-                UnitCluster(ledger, options.dask, jobs, settings, finished, running).run_units(todo)
+                cluster = UnitCluster(ledger, options.dask, jobs, settings, finished, running)
+                cluster.run_units(map(timed, todo))
         except KeyboardInterrupt:
             ledger.flush()
             raise
         ledger.flush()
-    return receipts
+    return Receipts.of_batches([*batches, rows_of(receipts)])

@@ -20,6 +20,7 @@ from unbloat.corpus.archive import ArchiveError, archive_kind, members
 from unbloat.corpus.remote import filesystem, open_url
 from unbloat.corpus.rotating import joined
 from unbloat.corpus.unit import Unit, is_remote, make_unit, without_credentials
+from unbloat.corpus.unit_table import UnitTable
 from unbloat.errors import UnbloatError
 
 # What captures are called; rotating ones end in a number.
@@ -55,14 +56,24 @@ class Search:
         return (match[1] if match.lastindex else match[0]) or ""
 
 
-def find_units(sources: Iterable[str], search: Search) -> list[Unit]:
+def find_units(sources: Iterable[str], search: Search) -> UnitTable:
     """Every unit once, the largest first: a large one that starts last would keep one processor busy alone."""
-    units: dict[str, Unit] = {}
-    for source in sources:
-        for unit in remote(source, search) if is_remote(source) else local(source, search):
-            units.setdefault(unit["key"], unit)
-    chosen = joined(units.values()) if search.merge else units.values()
-    return sorted(chosen, key=lambda unit: (-unit["size_bytes"], unit["file"]))
+    units = each_once(
+        unit
+        for source in sources
+        for unit in (remote(source, search) if is_remote(source) else local(source, search))
+    )
+    return UnitTable.of(joined(units) if search.merge else units).largest_first()
+
+
+def each_once(units: Iterable[Unit]) -> Iterator[Unit]:
+    """The first one of each key."""
+    seen: set[bytes] = set()
+    for unit in units:
+        key = bytes.fromhex(unit["key"])
+        if key not in seen:
+            seen.add(key)
+            yield unit
 
 
 def local(source: str, search: Search) -> Iterator[Unit]:

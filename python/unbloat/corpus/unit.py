@@ -18,6 +18,8 @@ from unbloat.version import __version__
 Unit = dict[str, Any]
 Receipt = dict[str, Any]
 
+# Fate of a unit: analysed; no capture; anything else that went wrong.
+DONE, BAD, FAILED = "done", "bad", "failed"
 # Raised when the same capture gives other tables: every unit is then analysed again.
 TABLES_VERSION = 2
 ANALYSIS = f"{__version__}/{TABLES_VERSION}"

@@ -10,18 +10,18 @@ import io
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any
 
 from unbloat.corpus.archive import ArchiveError, Counted, packed_members, zip_member
-from unbloat.corpus.ledger import BAD, DONE, FAILED, Ledger
+from unbloat.corpus.ledger import Ledger
 from unbloat.corpus.remote import BLOCK_BYTES, StoreError, open_url
 from unbloat.corpus.sources import Search
 from unbloat.corpus.stream import Analysed, analyse_files, analyse_path, analyse_stream
 from unbloat.corpus.tables import NAMES, corpus_tables
-from unbloat.corpus.unit import INSIDE, Receipt, Unit, is_remote
+from unbloat.corpus.unit import BAD, DONE, FAILED, INSIDE, Receipt, Unit, is_remote
 from unbloat.errors import UnbloatError
 
 if TYPE_CHECKING:
@@ -275,12 +275,3 @@ def store(ledger: Ledger, key: str, tables: list[dict[str, pa.Table]]) -> dict[s
             ledger.write_part(name, key, rows.unify_dictionaries())
             counts[name] = rows.num_rows
     return counts
-
-
-def errors_of(receipt: Receipt) -> Iterator[str]:
-    """The lines about a unit that is not done, or not completely."""
-    if receipt["error"] is not None:
-        yield str(receipt["error"])
-    for capture in receipt["captures"]:
-        if capture.get("error"):
-            yield str(capture["error"])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unbloat.corpus.corpus import Status
-from unbloat.corpus.ledger import BAD, DONE, FAILED
 from unbloat.corpus.report.when import day_text
+from unbloat.corpus.unit import BAD, DONE, FAILED
 from unbloat.text.format import byte_text, count_text, plural
 
 if TYPE_CHECKING:
