@@ -12,6 +12,7 @@ import typer
 from unbloat.cli.exit import UNREADABLE
 from unbloat.cli.options import Dask, own_processes
 from unbloat.cli.output import need_writable
+from unbloat.corpus.memory import lean_memory
 from unbloat.corpus.open import corpus
 from unbloat.corpus.unit import without_credentials
 from unbloat.text.format import byte_text, plural
@@ -99,6 +100,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Analyse every capture that has no result yet. Stopped at any moment, it goes on where it was."""
+    lean_memory()
     from unbloat.corpus.run import RunOptions, run_corpus
     from unbloat.corpus.text import complain_all, outcome_screen
 

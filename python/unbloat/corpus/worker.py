@@ -9,7 +9,6 @@ by a thread of its own, so that a worker whose parent was killed ends at once, i
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import queue
@@ -18,15 +17,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
+
+from unbloat.corpus.memory import lean_memory
 
 # Progress in between is not seen.
 REPORT_EVERY_S = 0.2
-# Of mallopt in malloc.h of glibc: a block from `LARGE_BYTES` on is mapped by itself and goes back when it is freed. Left
-# alone, glibc raises that size to 32 MB, and the tables of a unit stay behind as holes in its heap.
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
-LARGE_BYTES = 256 << 10
 
 
 def main() -> None:
@@ -68,19 +64,6 @@ def listen(orders: queue.Queue[dict[str, Any]]) -> None:
     for line in sys.stdin:
         orders.put(json.loads(line))
     os._exit(0)
-
-
-def lean_memory() -> Callable[[], object]:
-    """Keeps what units leave behind small; before Arrow is imported. The result gives the rest back, after each unit."""
-    # Arrow's own allocators keep the pages of one unit beside those of the native side.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "malloc_trim"):  # not glibc
-        return lambda: None
-    libc.mallopt(M_ARENA_MAX, 1)
-    libc.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
-    libc.mallopt(M_TRIM_THRESHOLD, LARGE_BYTES)
-    return lambda: libc.malloc_trim(0)
 
 
 def limit_memory(more_bytes: int) -> None:
