@@ -73,7 +73,8 @@ COPY (
          (hash(i) % 200000)::UBIGINT AS bytes_up, (hash(i + 1) % 2000000)::UBIGINT AS bytes_down,
          (1 + hash(i + 2) % 8)::BIGINT AS connections,
          CASE WHEN hash(i + 3) % 2 = 0 THEN 20.0 + (hash(i + 4) % 1000) END AS rtt_ms,
-         CASE WHEN hash(i + 3) % 2 = 0 THEN (hash(i + 4) % 1000)::DOUBLE END AS rtt_rise_ms
+         CASE WHEN hash(i + 3) % 2 = 0 THEN (hash(i + 4) % 1000)::DOUBLE END AS rtt_rise_ms,
+         CASE WHEN hash(i + 5) % 2 = 0 THEN (hash(i + 6) % 1000) / 10.0 END AS ack_delay_ms
   FROM range({slots}) t(i)
 ) TO '{folder}' (FORMAT parquet, COMPRESSION zstd, PER_THREAD_OUTPUT, FILE_SIZE_BYTES '128MB')
 """

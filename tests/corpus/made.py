@@ -29,6 +29,7 @@ TYPES: dict[str, pa.DataType] = {
     "rtt_ms_min": pa.float64(),
     "queue_ms_p95": pa.float64(),
     "rtt_rise_ms": pa.float64(),
+    "ack_delay_ms": pa.float64(),
 }
 
 

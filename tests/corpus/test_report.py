@@ -90,7 +90,7 @@ def test_verdicts_of_the_samples_are_those_of_sql(of_samples: Path, tmp_path: Pa
 def test_n_of_the_study_is_that_of_the_views(of_samples: Path, tmp_path: Path) -> None:
     page = page_of(of_samples, tmp_path / "page.html")
     opened = unbloat.corpus(of_samples)
-    views = {f"qcut_fig{n}" for n in range(1, 6)} | {"qcut_upload_share"}
+    views = {f"qcut_fig{n}" for n in range(1, 6)} | {"qcut_upload_share", "qcut_fig4b"}
     assert {panel.view for panel in PANELS} == views
     for panel in PANELS:
         counts = dict(opened.sql(f"SELECT series, max(n) FROM {panel.view} GROUP BY 1").fetchall())
@@ -176,7 +176,7 @@ def test_the_distance_to_the_paper_is_the_largest_at_its_points(tmp_path: Path) 
     from unbloat.corpus.corpus import connect
 
     about = {"unit": "u", "device": "a", "file": "f", "t0_s": 0.0, "from_s": 0.0}
-    rest = {"bytes_up": 1, "bytes_down": 1, "rtt_rise_ms": None}
+    rest = {"bytes_up": 1, "bytes_down": 1, "rtt_rise_ms": None, "ack_delay_ms": None}
     out = made.write(
         tmp_path / "made", {"slots": [{**about, **rest, "connections": n} for n in (1, 2)]}
     )
@@ -194,7 +194,7 @@ def test_a_thinned_curve_keeps_its_shares(tmp_path: Path) -> None:
     from unbloat.corpus.corpus import connect
 
     about = {"unit": "u", "device": "a", "file": "f", "t0_s": 0.0, "from_s": 0.0}
-    rest = {"bytes_up": 1, "bytes_down": 1, "connections": 1}
+    rest = {"bytes_up": 1, "bytes_down": 1, "connections": 1, "ack_delay_ms": None}
     rises = [1.0 + n / 10 for n in range(20_000)]
     out = made.write(
         tmp_path / "made", {"slots": [{**about, **rest, "rtt_rise_ms": rise} for rise in rises]}

@@ -45,6 +45,7 @@ def samples(rows: list[tuple[int, float, float, int, float | None, str]]) -> pa.
             "end_s": pa.array([a + b for a, b in zip(t_s, span_s, strict=True)], pa.float64()),
             "sent_bytes": pa.array(sent, pa.uint64()),
             "rtt_ms": pa.array(rtt, pa.float32()),
+            "ack_delay_ms": pa.nulls(len(flow), pa.float32()),
             "limit": pa.array(limit, pa.utf8()),
             "upload": pa.array([number % 2 == 0 for number in flow], pa.bool_()),
             "connection": pa.array([number // 2 for number in flow], pa.uint32()),
@@ -56,6 +57,7 @@ FLOWS = pa.table(
     {
         "id": pa.array([0, 1, 2], pa.uint32()),
         "rtt_ms_min": pa.array([20.0, None, 30.0], pa.float64()),
+        "vantage": pa.array(["sender", "receiver", "sender"], pa.utf8()),
     }
 )
 
@@ -98,6 +100,22 @@ def test_slots_count_connections_with_data_and_the_rise_above_each_flow() -> Non
     assert (rows[0]["bytes_up"], rows[0]["bytes_down"], rows[0]["connections"]) == (16, 4, 2)
     assert rows[0]["rtt_ms"] == pytest.approx(50)
     assert rows[0]["rtt_rise_ms"] == pytest.approx((5 + 15 + 60) / 3)
+
+
+def test_the_delay_of_acks_is_of_downloads_beside_the_device() -> None:
+    rows = samples([(1, 0.0, 0.1, 9, None, "a"), (1, 0.5, 0.1, 0, None, "a"), (2, 0.6, 0.1, 5, 30.0, "a"),
+                    (1, 1.0, 0.1, 0, None, "a")])  # fmt: skip
+    place = rows.schema.get_field_index("ack_delay_ms")
+    delays = pa.array([4.0, 8.0, 100.0, 50.0], pa.float32())
+    rows = rows.set_column(place, "ack_delay_ms", delays)
+    slots = slot_rows(rows, FLOWS).to_pylist()
+    # An upload's time to its ACK is an RTT. A second may have an ACK alone.
+    assert [(row["from_s"], row["bytes_down"], row["ack_delay_ms"]) for row in slots] == [
+        (0.0, 9, 6.0),
+        (1.0, 0, 50.0),
+    ]
+    elsewhere = FLOWS.set_column(2, "vantage", pa.array(["sender", "middle", "sender"]))
+    assert [row["ack_delay_ms"] for row in slot_rows(rows, elsewhere).to_pylist()] == [None, None]
 
 
 def test_limits_are_spans_of_one_word() -> None:

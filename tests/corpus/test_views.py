@@ -48,10 +48,10 @@ def bursts(*rows: tuple[bool, float, int]) -> list[Row]:
     ]
 
 
-def slots(*rows: tuple[int, int, int, float | None]) -> list[Row]:
-    """Bytes up and down, connections, rise of the RTT."""
+def slots(*rows: tuple[int, int, int, float | None], delay: float | None = None) -> list[Row]:
+    """Bytes up and down, connections, rise of the RTT; delay of ACKs."""
     return [
-        {**ABOUT, "from_s": 0.0, "bytes_up": up, "bytes_down": down, "connections": number, "rtt_rise_ms": rise}
+        {**ABOUT, "from_s": 0.0, "bytes_up": up, "bytes_down": down, "connections": number, "rtt_rise_ms": rise, "ack_delay_ms": delay}
         for up, down, number, rise in rows
     ]  # fmt: skip
 
@@ -157,6 +157,22 @@ def test_rises_are_of_seconds_without_a_download_by_bytes_up(tmp_path: Path) -> 
         "< 5 KB up": [(10.0, 0.5), (30.0, 1.0)],
         "5–100 KB up": [(40.0, 0.5), (50.0, 1.0)],
         "> 100 KB up": [(60.0, 1.0)],
+    }
+
+
+def test_delays_of_acks_are_of_all_seconds_that_have_one_by_bytes_up(tmp_path: Path) -> None:
+    rows = [
+        *slots((4_999, 9_000_000, 1, 10.0), delay=2.0),
+        *slots((0, 0, 0, None), delay=4.0),
+        *slots((0, 0, 1, 30.0)),  # no ACK
+        *slots((5_000, 0, 1, None), (100_000, 0, 2, None), delay=5.0),
+        *slots((100_001, 0, 2, None), delay=800.0),
+    ]
+    out = made.write(tmp_path / "out", {"slots": rows})
+    assert curves(out, "qcut_fig4b") == {
+        "< 5 KB up": [(2.0, 0.5), (4.0, 1.0)],
+        "5–100 KB up": [(5.0, 1.0)],
+        "> 100 KB up": [(800.0, 1.0)],
     }
 
 

@@ -94,7 +94,7 @@ def sample(flow: int, step: int) -> dict[str, Any]:
         "delivered_bytes": int(50_000 * swing),
         "goodput_bps": 4e6 * swing,
         **dict.fromkeys(("rtt_ms_min", "rtt_ms", "rtt_ms_max"), rtt),
-        **dict.fromkeys(("data_queue_ms", "ack_queue_ms"), None),
+        **dict.fromkeys(("data_queue_ms", "ack_queue_ms", "ack_delay_ms"), None),
         "in_flight_bytes": None if rtt is None else int(rtt * 500),
         "rwnd_bytes": 1_050_000,
         "window_full_s": 0.0,

@@ -259,6 +259,7 @@ pub fn samples(results: &Results, put: Put<'_>) {
     put(Column::maybe_f32("rtt_ms_max", r().map(|s| s.rtt.map(|t| ms(t.2) as f32))));
     put(Column::maybe_f32("data_queue_ms", r().map(|_| None)));
     put(Column::maybe_f32("ack_queue_ms", r().map(|_| None)));
+    put(Column::maybe_f32("ack_delay_ms", r().map(|_| None)));
     put(Column::u64("in_flight_bytes", r().map(|s| s.in_flight)));
     put(Column::u64("rwnd_bytes", r().map(|s| s.rwnd)));
     put(Column::f32("window_full_s", r().map(|s| s.window_full.as_secs_f64() as f32)));

@@ -247,6 +247,7 @@ pub fn samples(rows: &[Sample], origin: Instant, put: Put<'_>) {
     put(Column::maybe_f32("rtt_ms_max", r().map(|s| s.rtt_ms_max)));
     put(Column::maybe_f32("data_queue_ms", r().map(|s| s.data_queue_ms)));
     put(Column::maybe_f32("ack_queue_ms", r().map(|s| s.ack_queue_ms)));
+    put(Column::maybe_f32("ack_delay_ms", r().map(|s| s.ack_delay_ms)));
     put(Column::maybe_u64("in_flight_bytes", r().map(|s| s.in_flight.map(Bytes::get))));
     put(Column::maybe_u64("rwnd_bytes", r().map(|s| s.rwnd.map(Bytes::get))));
     put(Column::f32("window_full_s", r().map(|s| s.window_full.as_secs_f64() as f32)));

@@ -184,12 +184,15 @@ def burst_rows(samples: pa.Table) -> pa.Table:
 
 
 def slot_rows(samples: pa.Table, flows: pa.Table) -> pa.Table:
-    """Seconds in which the device sent or received TCP data: bytes, connections, and the RTT above each flow's smallest."""
+    """Seconds in which the device sent or received TCP data: bytes, connections, the RTT above each flow's smallest, and from
+    data that came down to its ACK."""
     known = pc.or_(pc.greater(samples["sent_bytes"], 0), pc.is_valid(samples["rtt_ms"]))
-    busy = samples.filter(known)
-    smallest = pa.table({"flow": flows["id"], "rtt_floor_ms": flows["rtt_ms_min"]})
+    busy = samples.filter(pc.or_(known, pc.is_valid(samples["ack_delay_ms"])))
     # A join of Arrow does not keep the order; looking the flow up does.
-    place = pc.index_in(busy["flow"], value_set=smallest["flow"].combine_chunks())
+    place = pc.index_in(busy["flow"], value_set=flows["id"].combine_chunks())
+    # Away from the device the time has a part of the path.
+    beside = pc.equal(pc.cast(pc.take(flows["vantage"], place), pa.utf8()), "receiver")
+    on_device = pc.and_(beside, pc.invert(busy["upload"]))
     rtt = pc.cast(busy["rtt_ms"], pa.float64())
     sent = pc.cast(busy["sent_bytes"], pa.uint64())
     nothing = pa.scalar(0, pa.uint64())
@@ -202,7 +205,12 @@ def slot_rows(samples: pa.Table, flows: pa.Table) -> pa.Table:
                 pc.greater(sent, 0), busy["connection"], pa.scalar(None, pa.uint32())
             ),
             "rtt_ms": rtt,
-            "rise_ms": pc.subtract(rtt, pc.take(smallest["rtt_floor_ms"], place)),
+            "rise_ms": pc.subtract(rtt, pc.take(flows["rtt_ms_min"], place)),
+            "ack_delay_ms": pc.if_else(
+                on_device,
+                pc.cast(busy["ack_delay_ms"], pa.float64()),
+                pa.scalar(None, pa.float64()),
+            ),
         }
     )
     found = grouped(
@@ -214,8 +222,9 @@ def slot_rows(samples: pa.Table, flows: pa.Table) -> pa.Table:
             ("connection", "count_distinct"),
             ("rtt_ms", "mean"),
             ("rise_ms", "mean"),
+            ("ack_delay_ms", "mean"),
         ],
-        ["bytes_up", "bytes_down", "connections", "rtt_ms", "rtt_rise_ms"],
+        ["bytes_up", "bytes_down", "connections", "rtt_ms", "rtt_rise_ms", "ack_delay_ms"],
     )
     return found.rename_columns(["from_s", *found.column_names[1:]]).sort_by("from_s")
 

@@ -21,7 +21,7 @@ Receipt = dict[str, Any]
 # Fate of a unit: analysed; no capture; anything else that went wrong.
 DONE, BAD, FAILED = "done", "bad", "failed"
 # Raised when the same capture gives other tables: every unit is then analysed again.
-TABLES_VERSION = 2
+TABLES_VERSION = 3
 ANALYSIS = f"{__version__}/{TABLES_VERSION}"
 # Parameters of a URL that prove who asks.
 SECRET = re.compile(r"signature|credential|token|secret|password|^sig$|^key$|access", re.I)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from unbloat.phones.packets import ACK, FIN, MSS_BYTES, PUSH, SYN, Talk
+from unbloat.phones.packets import ACK, FIN, MSS_BYTES, PUSH, SYN, Acked, Talk
 from unbloat.phones.session import Bulk, Exchange, Small
 
 # Segments of a round of a request: the initial window (RFC 6928).
 ROUND_SEGMENTS = 10
 # From packet to packet of a round, and of an answer of a small connection: 10 Mbit/s.
 STEP_US = 1_200
+# From data to its ACK on the phone, where nothing waits.
+ACK_US = 100
 # From the last answer to the FIN.
 CLOSE_US = 20_000
 # A flow's pause of so many seconds is as good as one of a second, which ends it; bins of 100 ms cannot distinguish them.
@@ -69,9 +71,13 @@ def small(talk: Talk, what: Small, at_us: int, base_us: int) -> tuple[int, list[
         now = request(talk, exchange, now, base_us, rises)
         last[True] = talk.data[-1][0]
         if exchange.down_bytes:
-            now = answer(talk, exchange.down_bytes, now + round(exchange.think_s * 1e6), STEP_US)
+            begin = now + round(exchange.think_s * 1e6)
+            ack_us = round(exchange.ack_ms * 1000)
+            now = answer(talk, exchange.down_bytes, begin, STEP_US, ack_us)
             last[False] = now
-    close(talk, now + CLOSE_US, base_us)
+    # After the last ACK.
+    late_us = talk.acks[-1].at_us if talk.acks else 0
+    close(talk, max(now + CLOSE_US, late_us), base_us)
     return max(last.values()), rises
 
 
@@ -100,14 +106,15 @@ def request(talk: Talk, exchange: Exchange, at_us: int, base_us: int, rises: lis
     return at_us
 
 
-def answer(talk: Talk, size_bytes: int, at_us: int, step_us: float) -> int:
-    """Data of the server at its rate; the time of the last."""
+def answer(talk: Talk, size_bytes: int, at_us: int, step_us: float, ack_us: int = ACK_US) -> int:
+    """Data of the server at its rate, each second packet acknowledged after `ack_us`; the time of the last."""
     parts = segments(size_bytes)
     for place, size in enumerate(parts):
         now = at_us + round(place * step_us)
         talk.send(now, False, size)
         if place % 2 or place == len(parts) - 1:
-            talk.send(now + 100, True, 0)
+            talk.send(now + ack_us, True, 0)
+            talk.acks.append(Acked(now + ack_us, ack_us / 1000))
     return at_us + round((len(parts) - 1) * step_us)
 
 

@@ -66,14 +66,14 @@ def of_bursts(rows: Rows, found: Values) -> None:
 
 
 def of_slots(rows: Rows, found: Values) -> None:
-    """Figure 4a, ms, and figure 5."""
+    """Figures 4a and 4b, ms, and figure 5."""
     for row in rows:
         up, rise_ms = row["bytes_up"], row["rtt_rise_ms"]
+        series = "< 5 KB up" if up < 5_000 else "5–100 KB up" if up <= 100_000 else "> 100 KB up"
         if rise_ms is not None and row["bytes_down"] < DOWN_BELOW_BYTES:
-            series = (
-                "< 5 KB up" if up < 5_000 else "5–100 KB up" if up <= 100_000 else "> 100 KB up"
-            )
             found["qcut_fig4", series].append(rise_ms)
+        if row["ack_delay_ms"] is not None:
+            found["qcut_fig4b", series].append(row["ack_delay_ms"])
         if row["connections"]:
             found["qcut_fig5", "all slots"].append(float(row["connections"]))
 

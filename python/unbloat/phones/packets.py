@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 # Raw IP, as of the interface of a modem (LINKTYPE_RAW).
 LINKTYPE_RAW = 101
@@ -33,6 +34,14 @@ Record = tuple[int, bytes]
 """Time in µs, and header and bytes of the record."""
 
 
+class Acked(NamedTuple):
+    """An ACK of the phone, as it was decided."""
+
+    at_us: int
+    delay_ms: float
+    """Since the newest data that it acknowledges had arrived."""
+
+
 @dataclass
 class End:
     """One end of a connection."""
@@ -52,6 +61,8 @@ class Talk:
     records: list[Record] = field(default_factory=list)
     data: list[tuple[int, bool, int]] = field(default_factory=list)
     """Of each packet with payload: time in µs, whether from the phone, bytes."""
+    acks: list[Acked] = field(default_factory=list)
+    """ACKs of the server's data."""
 
     def send(self, at_us: int, up: bool, size_bytes: int, flags: int = ACK) -> None:
         """A packet with so much payload that acknowledges all that the other end has sent so far."""

@@ -46,6 +46,8 @@ class Exchange:
     think_s: float
     paced: bool = False
     """The pause is from request to request, as in a trickle."""
+    ack_ms: float = 0.1
+    """From data of the answer to its ACK on the phone; less than the pause after it."""
 
 
 @dataclass(frozen=True)

@@ -128,11 +128,13 @@ def bursts(data: list[tuple[int, int]]) -> Iterable[tuple[int, int, int]]:
 
 
 def slots(t0_us: int, connections: list[Known]) -> list[Row]:
-    """Seconds with data or a round trip: bytes, connections with data, connections that are open, mean rise of the RTT."""
+    """Seconds with data, an ACK or a round trip: bytes, connections with data, connections that are open, mean rise of the RTT,
+    mean time from data to its ACK on the phone."""
     ups: dict[int, int] = {}
     downs: dict[int, int] = {}
     active: dict[int, set[int]] = {}
     rises: dict[int, list[float]] = {}
+    delays: dict[int, list[float]] = {}
     opened: dict[int, int] = {}
     for number, one in enumerate(connections):
         for at, up, size in one.talk.data:
@@ -143,6 +145,8 @@ def slots(t0_us: int, connections: list[Known]) -> list[Row]:
         for rise in one.rises:
             above_ms = rise.rise_ms - one.least_ms
             rises.setdefault((rise.at_us - t0_us) // SECOND_US, []).append(above_ms)
+        for ack in one.talk.acks:
+            delays.setdefault((ack.at_us - t0_us) // SECOND_US, []).append(ack.delay_ms)
         times = [at for at, _ in one.talk.records]
         for slot in range((min(times) - t0_us) // SECOND_US, (max(times) - t0_us) // SECOND_US + 1):
             opened[slot] = opened.get(slot, 0) + 1
@@ -154,6 +158,7 @@ def slots(t0_us: int, connections: list[Known]) -> list[Row]:
             "connections": len(active.get(slot, ())),
             "open_connections": opened.get(slot, 0),
             "rtt_rise_ms": sum(rises[slot]) / len(rises[slot]) if slot in rises else None,
+            "ack_delay_ms": sum(delays[slot]) / len(delays[slot]) if slot in delays else None,
         }
-        for slot in sorted(active.keys() | rises.keys())
+        for slot in sorted(active.keys() | rises.keys() | delays.keys())
     ]

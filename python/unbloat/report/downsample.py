@@ -88,7 +88,7 @@ def samples(table: pa.Table, cap: int = MAX_BINS) -> Downsampled:
     }
     # Not of every run: of simulated ones alone, and not of those that an earlier version stored.
     extra = {"cwnd_bytes": "last", "queue_ms": "mean"}
-    extra |= {"data_queue_ms": "mean", "ack_queue_ms": "mean"}
+    extra |= {"data_queue_ms": "mean", "ack_queue_ms": "mean", "ack_delay_ms": "mean"}
     how |= {name: verb for name, verb in extra.items() if name in table.column_names}
     if table.num_rows > cap:
         place = table.schema.get_field_index("limit")

@@ -62,6 +62,9 @@ struct OpenBin {
     /// Smallest lower bound of the RTT, and number of them.
     rtt_bound: u64,
     rtt_bounds: u32,
+    /// From data at the capture to its ACK there, ns in all, and number of them.
+    ack_delay: u64,
+    ack_delays: u32,
     in_flight_max: u64,
     /// Largest share of the window in flight, percent × 100.
     used_max: u64,
@@ -352,6 +355,10 @@ impl Bins {
                 // Known at the end of the flow alone: `Series::directions`.
                 data_queue_ms: None,
                 ack_queue_ms: None,
+                ack_delay_ms: open
+                    .ack_delay
+                    .checked_div(u64::from(open.ack_delays))
+                    .map(|ns| ns as f32 / 1e6),
                 in_flight: now.in_flight.map(|_| Bytes(in_flight)),
                 rwnd: now.rwnd.map(Bytes),
                 window_full: Duration(open.window_full),
@@ -515,6 +522,13 @@ impl Bins {
         o.rtt_max = o.rtt_max.max(ns);
         o.rtt_sum += ns;
         o.rtt_count += 1;
+    }
+
+    /// Adds a time from data at the capture to its ACK there, ns.
+    #[inline]
+    pub fn ack_delay(&mut self, ns: u64) {
+        self.open.ack_delay += ns;
+        self.open.ack_delays += 1;
     }
 
     /// The RTT was `ns` or longer: of data that was sent again, where no sample can be taken.

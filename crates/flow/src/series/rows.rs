@@ -424,6 +424,8 @@ pub struct Sample {
     pub data_queue_ms: Option<f32>,
     /// Mean that ACKs sent in the bin waited on theirs, ms.
     pub ack_queue_ms: Option<f32>,
+    /// Away from the sender: mean time from data at the capture to its ACK there, ms.
+    pub ack_delay_ms: Option<f32>,
     /// Maximum bytes in flight in the bin (SACK-adjusted).
     pub in_flight: Option<Bytes>,
     /// Last window advertised to this flow's sender.

@@ -417,6 +417,10 @@ impl Stream {
         self.far_min = if self.far_count == 0 { ns } else { self.far_min.min(ns) };
         self.far_count = self.far_count.saturating_add(1);
         m.bursts.measured(ns - self.far_min);
+        // At the sender it is the RTT, which has its own place.
+        if self.vantage != Vantage::Sender {
+            m.bins.ack_delay(ns);
+        }
         match self.vantage {
             Vantage::Sender => self.on_path_rtt(ns, ack, m, cx),
             // A half of about 0 ms is the receiver beside the capture, not the path.

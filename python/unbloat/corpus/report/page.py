@@ -16,7 +16,6 @@ from unbloat.corpus.corpus import Corpus, connect
 from unbloat.corpus.report.blocks import MEASURE_WORDS, Block, block
 from unbloat.corpus.report.curves_svg import curves_svg
 from unbloat.corpus.report.looks import LOOKS, style
-from unbloat.corpus.report.paper import LEFT_OUT
 from unbloat.corpus.report.places import Places, places
 from unbloat.corpus.report.shares import MIN_DEVICES, PARTS, prepare
 from unbloat.corpus.report.study import Compared, Study, study
@@ -76,7 +75,6 @@ def write_page(corpus: Corpus, path: Path) -> ReportInfo:
         worst=rows,
         most=SHOWN,
         study=[drawing(one) for one in studied],
-        left_out=LEFT_OUT,
         looks={style(name): look for name, look in LOOKS.items()},
     )
     return save(text, path, begun, len(rows), len(studied))
