@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use flow::Analysis;
-use flow::series::rows::{Connection, Flow, Limit, Protocol, Quantiles, Value};
+use flow::series::rows::{Connection, Finding, Flow, Limit, Protocol, Quantiles, Value};
 use units::{Bytes, Duration, Instant};
 
 /// Panics where an analysis with bins of this width breaks an invariant.
@@ -26,6 +26,25 @@ pub fn hold(a: &Analysis, bin: Duration) {
                 assert!(n.is_finite(), "{}: {key} is {n}", finding.rule);
             }
         }
+        if finding.rule == "bottleneck-rate" {
+            interval(finding);
+        }
+    }
+}
+
+/// The rate of a link lies in its interval, and between the smallest and the largest one.
+fn interval(finding: &Finding) {
+    let number = |name: &str| match finding.values.iter().find(|(key, _)| *key == name) {
+        Some((_, Value::Number(n))) => *n,
+        _ => panic!("no {name}: {finding:?}"),
+    };
+    let rate = number("bottleneck_bps");
+    for (least, most) in [
+        ("bottleneck_bps_low", "bottleneck_bps_high"),
+        ("bottleneck_bps_min", "bottleneck_bps_max"),
+    ] {
+        let (least, most) = (number(least), number(most));
+        assert!(0.0 <= least && least <= rate && rate <= most, "{finding:?}");
     }
 }
 

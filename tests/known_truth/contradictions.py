@@ -27,6 +27,7 @@ JUDGING = {
     "loss-limited",
     "application-limited",
     "uneven-rate",
+    "bottleneck-rate",
 }
 # Bins of a tenth of a second decide by majority, so that shares of time may add up to a little more than all of it.
 ROUNDING = 0.05

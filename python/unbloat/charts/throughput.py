@@ -27,7 +27,7 @@ CHART = Chart(
         Points(("ecn_mark",), "marked", "purple", "diamond", at="top"),
     ),
     needs=("samples.t_s", "samples.span_s", "samples.sent_bytes", "samples.delivered_bytes"),
-    rules=("application-limited", "uneven-rate", "ecn-marked"),
+    rules=("application-limited", "uneven-rate", "bottleneck-rate", "ecn-marked"),
     figures=(
         ("Goodput", "goodput_bps"),
         ("Best second", "peak_bps"),

@@ -14,6 +14,7 @@ use crate::series::evidence::{CaptureFacts, Evidence, ProbePauses};
 use crate::series::rows::Finding;
 
 mod application_limited;
+mod bottleneck_rate;
 mod bufferbloat;
 mod burst_after_stall;
 mod capture_quality;
@@ -77,6 +78,7 @@ pub const TABLE: &[Rule] = &[
     reordering::RULE,
     radio_promotion::RULE,
     uneven_rate::RULE,
+    bottleneck_rate::RULE,
     application_limited::RULE,
     ecn_marked::RULE,
     capture_quality::RULE,

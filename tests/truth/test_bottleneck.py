@@ -1,0 +1,143 @@
+"""The rate of the bottleneck, at both ends, against the emulator: its rate, and what its log says left the queue.
+
+signal: uploads over links of known rates and queues, of a rate that changes, without a queue
+model:  while a queue stands, a link delivers its rate; without a queue nothing shows it
+action: the true rate within 2 % of the value and within the interval widened by 0.5 %; without a queue no value. Headers
+        of segments that are not full, delayed ACKs and ticks at the ends of runs are below that
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import generate
+import pytest
+import relay_testbed
+import starved
+from generate import CLEAN, upload
+from relay_testbed import Scenario
+from requirements import unavailable
+
+import unbloat
+
+BULK = upload("--seconds", "9")
+# The last two have no queue: a program that sends 2 Mbit/s, and random loss that keeps the window small.
+SCENARIOS = {
+    "small": Scenario("small", "", "rate=10e6,queue=100000,delay=20", CLEAN, BULK, 40),
+    "large": Scenario("large", "", "rate=10e6,queue=400000,delay=20", CLEAN, BULK, 40),
+    "slow": Scenario("slow", "", "rate=2e6,queue=200000,delay=20", CLEAN, BULK, 40),
+    "held-acks": Scenario(
+        "held-acks", "", "rate=6e6,queue=400000,delay=20", f"{CLEAN},burst=1/200", BULK, 40
+    ),
+    "changing": Scenario(
+        "changing", "", "rate=10e6,queue=200000,delay=20,step=4.5/4e6", CLEAN, BULK, 40
+    ),
+    "paced": Scenario(
+        "paced", "", f"{CLEAN}", CLEAN, upload("--seconds", "9", "--rate", "2000000"), 40
+    ),
+    "lossy": Scenario("lossy", "", f"{CLEAN},loss=0.02,seed=3", CLEAN, BULK, 40),
+}
+RATES = {"small": 10e6, "large": 10e6, "slow": 2e6, "held-acks": 6e6}
+TOLERANCE = 0.02
+# Of a mean over 3 s at least: what the interval of the rule does not contain, see `action`.
+BEYOND = 0.005
+NO_QUEUE = ("paced", "lossy")
+# Rates of `samples/make/make.py`, with ACKs that are held, a small queue, web requests beside, and at the receiver.
+SAMPLES = {
+    "bloated-cubic-upload": 4e6,
+    "bloated-bbr-upload": 4e6,
+    "bloated-download-at-receiver": 4e6,
+    "lte-with-web": 3e6,
+}
+ENDS = ("phone", "server")
+
+
+@pytest.fixture(scope="module")
+def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder per scenario, as `pairs` has it."""
+    if reason := relay_testbed.missing_tools():
+        unavailable("root", f"the pairs cannot be made here: {reason}")
+    for _ in range(2):
+        into = tmp_path_factory.mktemp("bottleneck")
+        watch = starved.Watch()
+        relay_testbed.build_relay(into)
+        for scenario in SCENARIOS.values():
+            generate.make(scenario, into, into)
+        watch.end()
+        if not (step := watch.clock_step()):
+            break
+        starved.record("tests/truth: bottleneck", step, "the pairs were made again")
+    return into
+
+
+def found(capture: Path) -> dict[str, Any] | None:
+    """Evidence of the rule on the largest flow, if it has a finding."""
+    run = unbloat.analyze(capture)
+    flow = max(run.flows.to_pylist(), key=lambda row: row["payload_bytes"])["id"]
+    for row in run.findings.to_pylist():
+        if row["rule"] == "bottleneck-rate" and row["flow"] == flow:
+            values: dict[str, Any] = json.loads(row["values"])
+            return values
+    return None
+
+
+def left(log: Path, rate: float) -> float:
+    """What left the queue in the middle half of the upload, bit/s: the emulator itself keeps its rate."""
+    sent: dict[str, int] = {}
+    out = []
+    for line in log.read_text().splitlines():
+        word = line.split()
+        if word[0] == "+" and word[3] == "u" and word[5] == "6" and int(word[12]):
+            sent[word[1]] = int(word[13])
+        elif word[0] == "-" and word[1] in sent:
+            out.append((int(word[2]), sent.pop(word[1])))
+    start, end = out[0][0], out[-1][0]
+    quarter = (end - start) / 4
+    inside = [(us, n) for us, n in out if start + quarter <= us <= end - quarter]
+    bps = 8e6 * sum(n for _, n in inside[1:]) / (inside[-1][0] - inside[0][0])
+    assert bps == pytest.approx(rate, rel=TOLERANCE)
+    return bps
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", RATES)
+def test_the_rate_of_a_link_is_found_while_a_queue_stands(links: Path, name: str, end: str) -> None:
+    rate = RATES[name]
+    left(links / name / "relay.log", rate)
+    link = found(links / name / f"{end}.pcap")
+    assert link
+    assert link["bottleneck_bps"] == pytest.approx(rate, rel=TOLERANCE)
+    assert link["bottleneck_bps_low"] <= rate * (1 + BEYOND)
+    assert link["bottleneck_bps_high"] >= rate * (1 - BEYOND)
+    # The control: an interval that says nothing would contain the rate as well.
+    assert link["bottleneck_bps_high"] < link["bottleneck_bps_low"] * 1.05
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_rate_that_changes_is_a_span_and_not_one_number(links: Path, end: str) -> None:
+    link = found(links / "changing" / f"{end}.pcap")
+    assert link
+    # Half seconds hold some tens of packets of one end more or less.
+    assert link["bottleneck_bps_min"] == pytest.approx(4e6, rel=0.05)
+    assert link["bottleneck_bps_max"] == pytest.approx(10e6, rel=0.05)
+    assert link["bottleneck_bps_low"] < link["bottleneck_bps"] * 0.9
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", NO_QUEUE)
+def test_without_a_queue_the_rate_is_withheld(links: Path, name: str, end: str) -> None:
+    assert found(links / name / f"{end}.pcap") is None
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_samples_have_the_rates_that_they_were_made_with(name: str) -> None:
+    link = found(generate.ROOT / "samples" / f"{name}.pcapng.zst")
+    assert link
+    assert link["bottleneck_bps"] == pytest.approx(SAMPLES[name], rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["lossy", "slow-reader"])
+def test_samples_without_a_queue_have_no_rate(name: str) -> None:
+    assert found(generate.ROOT / "samples" / f"{name}.pcapng.zst") is None
