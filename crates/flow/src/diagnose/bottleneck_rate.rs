@@ -15,7 +15,7 @@
 //! rate varied where they differ by more than a quarter.
 //!
 //! Minimum: 3 s in which a queue stood and 200 packets in them. With less the finding is withheld, for the link may be
-//! faster than anything seen: a transfer that the program or a window limits shows its own rate, and random loss keeps the
+//! faster than anything seen. A transfer that the program or a window limits shows its own rate, and random loss keeps the
 //! queue empty. It is withheld too where timestamps show nothing, or where the capture is beside neither host.
 //!
 //! ## Evidence
