@@ -120,9 +120,9 @@ pub fn numbers(bytes: &[u8]) {
     let numbers: Vec<u32> =
         bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
     let mut window = Replay::default();
-    let mut largest = None;
+    let mut largest: Option<u32> = None;
     for number in &numbers {
-        let old = largest.is_some_and(|largest| number.saturating_add(WINDOW) <= largest);
+        let old = largest.and_then(|l| l.checked_sub(*number)).is_some_and(|by| by >= WINDOW);
         let new = window.is_new(*number);
         assert!(!(old && new), "older than the window");
         assert!(!window.is_new(*number), "twice");
