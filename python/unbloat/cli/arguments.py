@@ -16,7 +16,7 @@ import typer
 import typer.core
 
 from unbloat.cli import agent, corpus
-from unbloat.cli.exit import FAILED, UNREADABLE, WRONG_USAGE, complain
+from unbloat.cli.exit import FAILED, UNREADABLE, WRONG_USAGE, as_program, complain
 from unbloat.cli.options import (
     Bin,
     Dask,
@@ -49,8 +49,13 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
+def program() -> None:
     """Entry point of the program."""
+    as_program(main)
+
+
+def main() -> None:
+    """A command, by the arguments of this process."""
     # A reader that has seen enough (`| head`) ends the program quietly, like any other filter.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
