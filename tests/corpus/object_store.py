@@ -1,4 +1,4 @@
-"""An object store that speaks S3, as a process of its own on this machine."""
+"""Object stores as processes of their own on this machine: a server of any kind, and one that speaks S3."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 BUCKET = "captures"
 
 
-class Store:
-    """moto's server, on a port that stays the same."""
+class Server:
+    """A program that listens, on a port that stays the same."""
 
     def __init__(self) -> None:
         with socket.socket() as free:
@@ -23,6 +23,29 @@ class Store:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
+
+    def serve(self, *words: str) -> None:
+        """Starts it, by a module of Python and its arguments, and waits until it listens."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while True:
+            assert self.process.poll() is None
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+
+    def kill(self) -> None:
+        """Ends it with all that it holds."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+class Store(Server):
+    """moto's server."""
 
     def found_by(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Sets the environment in which s3fs finds it."""
@@ -35,17 +58,7 @@ class Store:
 
     def start(self) -> None:
         """Starts it, without objects."""
-        program = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
-        self.process = subprocess.Popen(
-            program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        while True:
-            assert self.process.poll() is None
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                break
-            except ConnectionRefusedError:
-                time.sleep(0.05)
+        self.serve("moto.server", "-H", "127.0.0.1", "-p", str(self.port))
         self.client().create_bucket(Bucket=BUCKET)
 
     def client(self) -> Any:
@@ -76,9 +89,3 @@ class Store:
         """The content of an object."""
         data: bytes = self.client().get_object(Bucket=BUCKET, Key=name)["Body"].read()
         return data
-
-    def kill(self) -> None:
-        """Ends it with all that it holds."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()

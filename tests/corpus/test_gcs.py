@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from object_store import BUCKET, Server
 from results import command, final, run
 
 # Read when gcsfs is loaded. It would ask by gRPC for the kind of the bucket, which the emulator does not know.
@@ -24,43 +21,21 @@ import unbloat
 from unbloat.corpus.run import RunOptions, run_corpus
 from unbloat.corpus.tables import NAMES
 
-BUCKET = "captures"
 SOURCE = f"gs://{BUCKET}/phones"
 OUT = f"gs://{BUCKET}/results"
 
 
-class Store:
+class Store(Server):
     """The emulator, with its objects in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        super().__init__()
         self.folder = folder
-        self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Starts it."""
-        program = [sys.executable, "-m", "gcp_storage_emulator", f"--data-dir={self.folder}"]
-        words = ["start", "--host=127.0.0.1", f"--port={self.port}", f"--default-bucket={BUCKET}"]
-        self.process = subprocess.Popen(
-            [*program, *words],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        while True:
-            assert self.process.poll() is None
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return
-            except ConnectionRefusedError:
-                time.sleep(0.05)
-
-    def kill(self) -> None:
-        """Ends it."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        where = ("--host=127.0.0.1", f"--port={self.port}", f"--default-bucket={BUCKET}")
+        self.serve("gcp_storage_emulator", f"--data-dir={self.folder}", "start", *where)
 
 
 def files() -> Any:
