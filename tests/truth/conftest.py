@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import starved
-from requirements import SHARED, require, unavailable
+from requirements import SHARED, require
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "samples" / "make")]
@@ -21,20 +20,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if found := os.environ.get("UNBLOAT_TRUTH"):
         return Path(found)
     import generate
-    import relay_testbed
+    from steady import made
 
-    if reason := relay_testbed.missing_tools():
-        unavailable("root", f"the pairs cannot be made here: {reason}")
-    into = tmp_path_factory.mktemp("truth")
-    watch = starved.Watch()
-    generate.generate(into)
-    watch.end()
-    if step := watch.clock_step():
-        # Captures and the relay's log have a gap that no packet saw: made again, once, as for a test that was starved.
-        starved.record("tests/truth: the pairs", step, "the pairs were made again")
-        into = tmp_path_factory.mktemp("truth")
-        generate.generate(into)
-    return into
+    return made(tmp_path_factory, "truth", generate.generate)
 
 
 @pytest.fixture(scope="session")

@@ -14,11 +14,9 @@ from typing import Any
 
 import generate
 import pytest
-import relay_testbed
-import starved
 from generate import CLEAN, upload
 from relay_testbed import Scenario
-from requirements import unavailable
+from steady import made_of
 
 import unbloat
 
@@ -57,19 +55,7 @@ ENDS = ("phone", "server")
 @pytest.fixture(scope="module")
 def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder per scenario, as `pairs` has it."""
-    if reason := relay_testbed.missing_tools():
-        unavailable("root", f"the pairs cannot be made here: {reason}")
-    for _ in range(2):
-        into = tmp_path_factory.mktemp("bottleneck")
-        watch = starved.Watch()
-        relay_testbed.build_relay(into)
-        for scenario in SCENARIOS.values():
-            generate.make(scenario, into, into)
-        watch.end()
-        if not (step := watch.clock_step()):
-            break
-        starved.record("tests/truth: bottleneck", step, "the pairs were made again")
-    return into
+    return made_of(tmp_path_factory, "bottleneck", SCENARIOS)
 
 
 def found(capture: Path) -> dict[str, Any] | None:

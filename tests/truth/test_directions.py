@@ -12,14 +12,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import generate
 import pytest
-import relay_testbed
-import starved
 import truth
 from generate import CLEAN, upload
 from relay_testbed import Scenario
-from requirements import unavailable
+from steady import made_of
 
 import unbloat
 
@@ -43,19 +40,7 @@ Waits = dict[int, list[float]]
 @pytest.fixture(scope="module")
 def directed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder per scenario, as `pairs` has it."""
-    if reason := relay_testbed.missing_tools():
-        unavailable("root", f"the pairs cannot be made here: {reason}")
-    for _ in range(2):
-        into = tmp_path_factory.mktemp("directions")
-        watch = starved.Watch()
-        relay_testbed.build_relay(into)
-        for scenario in SCENARIOS.values():
-            generate.make(scenario, into, into)
-        watch.end()
-        if not (step := watch.clock_step()):
-            break
-        starved.record("tests/truth: directions", step, "the pairs were made again")
-    return into
+    return made_of(tmp_path_factory, "directions", SCENARIOS)
 
 
 def held(log: Path) -> dict[str, Waits]:
