@@ -15,7 +15,7 @@ import pytest
 import starved
 from traffic_testbed import CLIENT, SERVER, Logs, Pair, Traffic, flow, needs, pair_of, plan, probe
 
-from unbloat.lab.traffic import commands
+from unbloat.lab.traffic import commands, iperf3
 from unbloat.lab.traffic.tcp_info import parse
 
 
@@ -334,6 +334,41 @@ def test_iperf3_makes_the_bulk_where_the_scenario_asks_for_it(pair: Pair, tmp_pa
     assert {
         row[0] for row in fields(path, "tcp.len > 0 && ip.src == 10.0.0.2", "ip.dsfield.dscp")
     } == {"46"}
+
+
+@pytest.mark.parametrize(
+    ("errors", "lasted", "own"),
+    [
+        ([], True, []),
+        (["the client has terminated"], False, []),
+        # Statistics were due just as the peer ended: in either order.
+        (["the client has terminated", "getsockopt - Bad file descriptor"], False, []),
+        (["getsockopt - Bad file descriptor", "interrupt - the client has terminated"], False, []),
+        (["unable to read from stream socket: Connection reset by peer"], True, []),
+        (
+            ["unable to read from stream socket: Connection reset by peer"],
+            False,
+            ["unable to read from stream socket: Connection reset by peer"],
+        ),
+        (["getsockopt - Bad file descriptor"], True, ["getsockopt - Bad file descriptor"]),
+        (["unable to set TCP/SCTP MSS", "interrupt"], True, ["unable to set TCP/SCTP MSS"]),
+    ],
+)
+def test_errors_of_iperf3_that_follow_from_the_end_are_not_its_own(
+    tmp_path: Path, errors: list[str], lasted: bool, own: list[str]
+) -> None:
+    # One object may have the key several times, as iperf3 writes it.
+    pairs = ['"start": {}', '"intervals": []', *(f'"error": {json.dumps(e)}' for e in errors)]
+    report = tmp_path / "report.json"
+    report.write_text("{" + ", ".join(pairs) + "}")
+    assert iperf3.errors_of_its_own(str(report), lasted) == own
+
+
+def test_an_iperf3_without_a_report_is_an_error(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    for text in ("", "{", "3", "[1]"):
+        report.write_text(text)
+        assert iperf3.errors_of_its_own(str(report), True) == ["no report"]
 
 
 def test_many_flows_of_a_node_share_one_process(tmp_path: Path) -> None:
