@@ -27,6 +27,22 @@ from unbloat.corpus import worker
 worker.lean_memory = lambda: lambda: None
 worker.main()
 """
+# The task of a worker of Dask, which has the settings in its environment.
+IN_A_CLUSTER = """
+import json, os, sys
+from unbloat.tasks.memory import SETTINGS
+os.environ.update(SETTINGS)
+from pathlib import Path
+from unbloat.corpus import cluster_task
+for line in sys.stdin:
+    order = json.loads(line)
+    out = Path(order["options"]["out"])
+    (out / cluster_task.MARKS).mkdir(parents=True, exist_ok=True)
+    (out / cluster_task.TOKEN).write_text("shared")
+    unit = order["unit"] | {"timeout_s": 120.0}
+    given = {"unit": unit, "options": order["options"] | {"token": "shared"}}
+    print(json.dumps({"receipt": cluster_task.analyse_unit(given)}), flush=True)
+"""
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("gcc") is None, reason="needs Linux and gcc"
@@ -75,9 +91,21 @@ def peaks_mb(words: list[str], capture: Path, out: Path) -> list[float]:
     return peaks
 
 
-def test_a_worker_holds_little_more_after_many_units(capture: Path, tmp_path: Path) -> None:
-    peaks = peaks_mb(["-m", "unbloat.corpus.worker"], capture, tmp_path / "out")
-    plain = peaks_mb(["-c", PLAIN], capture, tmp_path / "plain")
+@pytest.fixture(scope="module")
+def plain(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The control."""
+    return peaks_mb(["-c", PLAIN], capture, tmp_path_factory.mktemp("plain"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["-m", "unbloat.corpus.worker"], ["-c", IN_A_CLUSTER]],
+    ids=["of-this-machine", "of-a-cluster"],
+)
+def test_a_worker_holds_little_more_after_many_units(
+    capture: Path, plain: list[float], words: list[str], tmp_path: Path
+) -> None:
+    peaks = peaks_mb(words, capture, tmp_path / "out")
     grown, grown_plain = peaks[-1] - peaks[0], plain[-1] - plain[0]
     assert grown < MAX_GROWN_MB, f"{peaks}: {grown:.0f} MB more than after the first unit"
     # Else the bound says nothing about the settings.

@@ -12,9 +12,9 @@ import typer
 from unbloat.cli.exit import UNREADABLE
 from unbloat.cli.options import Dask, own_processes
 from unbloat.cli.output import need_writable
-from unbloat.corpus.memory import lean_memory
 from unbloat.corpus.open import corpus
 from unbloat.corpus.unit import without_credentials
+from unbloat.tasks.memory import lean_memory
 from unbloat.text.format import byte_text, plural
 from unbloat.text.progress import ProgressBar
 from unbloat.text.terminal import Terminal

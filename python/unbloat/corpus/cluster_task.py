@@ -15,6 +15,7 @@ from typing import Any
 from unbloat.corpus.ledger import Ledger
 from unbloat.corpus.unit import FAILED, Receipt, Unit
 from unbloat.corpus.work import make_receipt, work
+from unbloat.tasks.memory import lean_memory
 from unbloat.tasks.worker import MAX_LOST, unfit, version_fault
 from unbloat.version import __version__
 
@@ -66,6 +67,8 @@ def analyse_unit(given: dict[str, Any]) -> Receipt:
     fault = here.fault(Surroundings(__version__, options["token"]), out)
     if fault is not None:
         raise unfit(fault)
+    # This worker may be one of a cluster that does other work as well.
+    give_back = lean_memory()
     mark = mark_path(Path(out), unit["key"])
     # The server of a shared folder appends, whatever this machine remembers of the folder.
     with mark.open("ab", buffering=0) as file:
@@ -78,4 +81,5 @@ def analyse_unit(given: dict[str, Any]) -> Receipt:
         settings = {**options, "timeout_s": unit["timeout_s"]}
         receipt = work(unit | {"tries": tries}, settings)
     mark.unlink(missing_ok=True)
+    give_back()
     return receipt

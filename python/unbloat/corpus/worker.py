@@ -19,7 +19,7 @@ import threading
 import time
 from typing import Any
 
-from unbloat.corpus.memory import lean_memory
+from unbloat.tasks.memory import lean_memory
 
 # Progress in between is not seen.
 REPORT_EVERY_S = 0.2

@@ -11,6 +11,7 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 from unbloat.errors import UnbloatError
+from unbloat.tasks.memory import SETTINGS
 from unbloat.tasks.worker import MAX_LOST
 
 # The address that stands for processes of this machine.
@@ -54,6 +55,7 @@ def connected(address: str, jobs: int) -> Iterator[Any]:
                     dashboard_address="127.0.0.1:0",
                     worker_dashboard_address="127.0.0.1:0",
                     silence_logs=logging.CRITICAL,
+                    env=SETTINGS,
                 )
             )
         else:
