@@ -26,18 +26,38 @@ pub fn hold(a: &Analysis, bin: Duration) {
                 assert!(n.is_finite(), "{}: {key} is {n}", finding.rule);
             }
         }
-        if finding.rule == "bottleneck-rate" {
-            interval(finding);
+        match finding.rule {
+            "bottleneck-rate" => interval(finding),
+            "buffer-size" => size(finding),
+            _ => {}
+        }
+    }
+}
+
+/// A figure of a finding, if it has it.
+fn number(finding: &Finding, name: &str) -> Option<f64> {
+    finding.values.iter().find_map(|(key, value)| match value {
+        Value::Number(n) if *key == name => Some(*n),
+        _ => None,
+    })
+}
+
+/// A buffer has a size within its interval, or a lower bound alone.
+fn size(finding: &Finding) {
+    for unit in ["bytes", "ms"] {
+        let of = |end: &str| number(finding, &format!("buffer_{unit}{end}"));
+        let low = of("_low").expect("a lower bound");
+        match (of(""), of("_high")) {
+            (Some(size), Some(high)) => assert!(0.0 <= low && low <= size && size <= high),
+            (None, None) => assert!(low >= 0.0),
+            _ => panic!("{finding:?}"),
         }
     }
 }
 
 /// The rate of a link lies in its interval, and between the smallest and the largest one.
 fn interval(finding: &Finding) {
-    let number = |name: &str| match finding.values.iter().find(|(key, _)| *key == name) {
-        Some((_, Value::Number(n))) => *n,
-        _ => panic!("no {name}: {finding:?}"),
-    };
+    let number = |name| number(finding, name).unwrap_or_else(|| panic!("no {name}: {finding:?}"));
     let rate = number("bottleneck_bps");
     for (least, most) in [
         ("bottleneck_bps_low", "bottleneck_bps_high"),

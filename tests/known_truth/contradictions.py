@@ -28,6 +28,7 @@ JUDGING = {
     "application-limited",
     "uneven-rate",
     "bottleneck-rate",
+    "buffer-size",
 }
 # Bins of a tenth of a second decide by majority, so that shares of time may add up to a little more than all of it.
 ROUNDING = 0.05

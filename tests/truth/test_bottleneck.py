@@ -1,9 +1,10 @@
-"""The rate of the bottleneck, at both ends, against the emulator: its rate, and what its log says left the queue.
+"""The rate of the bottleneck and the size of its buffer, at both ends, against the emulator: its settings, and its log.
 
-signal: uploads over links of known rates and queues, of a rate that changes, without a queue
-model:  while a queue stands, a link delivers its rate; without a queue nothing shows it
+signal: uploads over links of known rates and queues, of a rate or a size that changes, without a queue
+model:  while a queue stands, a link delivers its rate; without a queue nothing shows it. A full queue drops what comes
 action: the true rate within 2 % of the value and within the interval widened by 0.5 %; without a queue no value. Headers
-        of segments that are not full, delayed ACKs and ticks at the ends of runs are below that
+        of segments that are not full, delayed ACKs and ticks at the ends of runs are below that. The true size within the
+        interval and within 5 % of the value; a lower bound, no size, where nothing or anything was lost
 """
 
 from __future__ import annotations
@@ -36,7 +37,28 @@ SCENARIOS = {
         "paced", "", f"{CLEAN}", CLEAN, upload("--seconds", "9", "--rate", "2000000"), 40
     ),
     "lossy": Scenario("lossy", "", f"{CLEAN},loss=0.02,seed=3", CLEAN, BULK, 40),
+    # For the size alone: it shrinks, is never full, and loses at random as well.
+    "shrinking": Scenario(
+        "shrinking", "", "rate=10e6,queue=300000,delay=20,deep=4.5/100000", CLEAN, BULK, 40
+    ),
+    "never-full": Scenario(
+        "never-full",
+        "",
+        "rate=10e6,queue=4000000,delay=20",
+        CLEAN,
+        BULK,
+        40,
+        sysctls={"server": {"net.ipv4.tcp_rmem": "4096 131072 400000"}},
+    ),
+    "random": Scenario(
+        "random", "", "rate=10e6,queue=400000,delay=20,loss=0.0006,seed=5", CLEAN, BULK, 40
+    ),
 }
+# Of the buffer, bytes of IP packets.
+SIZES = {"small": 100_000, "large": 400_000, "slow": 200_000, "held-acks": 400_000, "changing": 200_000}
+SIZE_TOLERANCE = 0.05
+# Of an interval of the size: a tick and a millisecond at both ends, four packets, and the spread of the moments.
+WIDEST = 1.25
 RATES = {"small": 10e6, "large": 10e6, "slow": 2e6, "held-acks": 6e6}
 TOLERANCE = 0.02
 # Of a mean over 3 s at least: what the interval of the rule does not contain, see `action`.
@@ -58,12 +80,12 @@ def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_of(tmp_path_factory, "bottleneck", SCENARIOS)
 
 
-def found(capture: Path) -> dict[str, Any] | None:
-    """Evidence of the rule on the largest flow, if it has a finding."""
+def found(capture: Path, rule: str = "bottleneck-rate") -> dict[str, Any] | None:
+    """Evidence of a rule on the largest flow, if it has a finding."""
     run = unbloat.analyze(capture)
     flow = max(run.flows.to_pylist(), key=lambda row: row["payload_bytes"])["id"]
     for row in run.findings.to_pylist():
-        if row["rule"] == "bottleneck-rate" and row["flow"] == flow:
+        if row["rule"] == rule and row["flow"] == flow:
             values: dict[str, Any] = json.loads(row["values"])
             return values
     return None
@@ -127,3 +149,64 @@ def test_the_samples_have_the_rates_that_they_were_made_with(name: str) -> None:
 @pytest.mark.parametrize("name", ["lossy", "slow-reader"])
 def test_samples_without_a_queue_have_no_rate(name: str) -> None:
     assert found(generate.ROOT / "samples" / f"{name}.pcapng.zst") is None
+
+
+def full(log: Path) -> list[tuple[float, int]]:
+    """Moments (s) at which the emulator dropped data of the upload for want of space, and what the queue had then."""
+    dropped = []
+    for line in log.read_text().splitlines():
+        word = line.split()
+        if word[0] == "+" and word[3] == "u" and word[4] == "queue":
+            dropped.append((int(word[2]) / 1e6, int(word[14])))
+    return dropped
+
+
+def largest(log: Path) -> int:
+    """The longest queue of the upload, bytes."""
+    words = (line.split() for line in log.read_text().splitlines())
+    return max(int(w[14]) + int(w[13]) for w in words if w[0] == "+" and w[3] == "u")
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", SIZES)
+def test_the_size_of_a_buffer_is_what_stood_in_it_at_losses(
+    links: Path, name: str, end: str
+) -> None:
+    size = SIZES[name]
+    dropped = full(links / name / "relay.log")
+    # The emulator itself: a packet that did not fit.
+    assert all(size - 1500 < queue <= size for _, queue in dropped)
+    buffer = found(links / name / f"{end}.pcap", "buffer-size")
+    assert buffer
+    assert buffer["buffer_bytes"] == pytest.approx(size, rel=SIZE_TOLERANCE)
+    assert buffer["buffer_bytes_low"] <= size <= buffer["buffer_bytes_high"]
+    # The control: an interval that says nothing would contain the size as well.
+    assert buffer["buffer_bytes_high"] < buffer["buffer_bytes_low"] * WIDEST
+    assert buffer["limit"] == ("bytes" if name == "changing" else "bytes or time")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_buffer_that_shrinks_has_two_sizes(links: Path, end: str) -> None:
+    buffer = found(links / "shrinking" / f"{end}.pcap", "buffer-size")
+    assert buffer
+    assert buffer["buffer_bytes_before"] == pytest.approx(300_000, rel=SIZE_TOLERANCE)
+    assert buffer["buffer_bytes"] == pytest.approx(100_000, rel=SIZE_TOLERANCE)
+    assert 4.0 < buffer["changed_s"] < 6.0
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", ["never-full", "random"])
+def test_a_buffer_that_was_not_full_has_a_lower_bound(links: Path, name: str, end: str) -> None:
+    log = links / name / "relay.log"
+    assert not full(log)
+    buffer = found(links / name / f"{end}.pcap", "buffer-size")
+    assert buffer
+    assert buffer["limit"] == "not reached"
+    assert "buffer_bytes" not in buffer
+    assert 0.8 * largest(log) < buffer["buffer_bytes_low"] <= largest(log)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", NO_QUEUE)
+def test_without_a_queue_no_size_is_known(links: Path, name: str, end: str) -> None:
+    assert found(links / name / f"{end}.pcap", "buffer-size") is None

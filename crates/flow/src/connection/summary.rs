@@ -219,7 +219,7 @@ fn directions(s: &Stream, m: &Measured, f: &mut Flow, cx: &mut Context<'_>) -> O
     if f.capture_lacks.is_some() {
         return None;
     }
-    let found = Directions::split(&m.stamps, at_sender)?;
+    let found = Directions::split(&m.stamps, &m.losses, at_sender)?;
     f.timestamp_tick_ms = Some(found.tick.as_millis_f64());
     f.data_queue_ms = found.data_ms();
     f.ack_queue_ms = found.acks_ms();

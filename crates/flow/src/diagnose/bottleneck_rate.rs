@@ -102,7 +102,7 @@ struct Link {
 }
 
 /// The least wait with which a queue certainly stood.
-fn certain_wait(directions: &Directions, packet_s: f64) -> Duration {
+pub(super) fn certain_wait(directions: &Directions, packet_s: f64) -> Duration {
     let packets = Duration((MIN_WAIT_PACKETS * packet_s * 1e9) as u64);
     MIN_WAIT.max(directions.tick * MIN_WAIT_TICKS).max(packets)
 }
@@ -146,7 +146,7 @@ fn runs(directions: &Directions, packet_s: f64) -> Vec<Vec<Step>> {
 }
 
 /// Bytes of payload in a full segment, and of its IP packet.
-fn packet(flow: &Flow, v6: bool) -> (f64, f64) {
+pub(super) fn packet(flow: &Flow, v6: bool) -> (f64, f64) {
     let payload = f64::from(flow.mss.max(1));
     (payload, payload + HEADERS[usize::from(v6)])
 }
@@ -280,6 +280,7 @@ mod tests {
             tick: Duration::from_millis(tick_ms),
             width: Duration::from_millis(20),
             waits: waits.collect(),
+            losses: Vec::new(),
         });
         case
     }

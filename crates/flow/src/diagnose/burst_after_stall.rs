@@ -282,7 +282,12 @@ mod tests {
             Waits { sent, arrived, answered, acked, data, acks, delivered }
         };
         let tick = Duration::from_millis(1);
-        Directions { tick, width: Duration::from_millis(20), waits: (0..3_000).map(wait).collect() }
+        Directions {
+            tick,
+            width: Duration::from_millis(20),
+            waits: (0..3_000).map(wait).collect(),
+            losses: Vec::new(),
+        }
     }
 
     #[test]

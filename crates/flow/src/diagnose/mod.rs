@@ -15,6 +15,7 @@ use crate::series::rows::Finding;
 
 mod application_limited;
 mod bottleneck_rate;
+mod buffer_size;
 mod bufferbloat;
 mod burst_after_stall;
 mod capture_quality;
@@ -77,8 +78,9 @@ pub const TABLE: &[Rule] = &[
     retransmission_timeouts::RULE,
     reordering::RULE,
     radio_promotion::RULE,
-    uneven_rate::RULE,
     bottleneck_rate::RULE,
+    buffer_size::RULE,
+    uneven_rate::RULE,
     application_limited::RULE,
     ecn_marked::RULE,
     capture_quality::RULE,

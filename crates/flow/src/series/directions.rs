@@ -16,6 +16,7 @@
 use units::{Delays, Duration, Instant, Quantiles};
 
 use crate::clock::{self, Lines, Point};
+use crate::series::losses::Losses;
 use crate::series::stamps::{Stamps, Trip};
 use crate::series::tick::tick;
 
@@ -35,6 +36,8 @@ const QUIET_PART: usize = 4;
 const CONFIRMED: usize = 10;
 /// Time over which goodput by the receiver's clock is compared, as in `limits`.
 const GOODPUT_TIME: Duration = Duration::from_millis(100);
+/// Between a loss and a trip that shows its queue: two or three trips.
+const NEAR_LOSS: Duration = Duration::from_millis(50);
 /// Fewer of them have no variation: a second.
 const MIN_GOODPUT_TIMES: usize = 10;
 
@@ -73,12 +76,14 @@ pub struct Directions {
     pub width: Duration,
     /// In the order of time.
     pub waits: Vec<Waits>,
+    /// Those of a segment beside each loss, one per 20 ms in which segments were lost.
+    pub losses: Vec<Waits>,
 }
 
 impl Directions {
-    /// Splits the trips of a flow whose data is sent by the host beside the capture (`at_sender`) or reaches it.
-    /// `None`: too few, no clock that is known, or parts that contradict each other.
-    pub(crate) fn split(stamps: &Stamps, at_sender: bool) -> Option<Directions> {
+    /// Splits the trips of a flow whose data is sent by the host beside the capture (`at_sender`) or reaches it, and finds
+    /// the trips beside its losses. `None`: too few, no clock that is known, or parts that contradict each other.
+    pub(crate) fn split(stamps: &Stamps, losses: &Losses, at_sender: bool) -> Option<Directions> {
         let (trips, width) = stamps.trips();
         if trips.len() < MIN_TRIPS {
             return None;
@@ -119,7 +124,9 @@ impl Directions {
                 },
             }
         });
-        Some(Directions { tick, width, waits: waits.collect() })
+        let waits: Vec<Waits> = waits.collect();
+        let losses = beside(losses, &waits, width, at_sender);
+        Some(Directions { tick, width, waits, losses })
     }
 
     /// Quantiles over time of what data waited, ms.
@@ -179,6 +186,26 @@ impl Directions {
         let squares = per_time.iter().map(|bytes| (bytes - mean).powi(2)).sum::<f64>();
         Some((squares / per_time.len() as f64).sqrt() / mean)
     }
+}
+
+/// The waits of the segment that was sent before or after each loss, or at the receiver arrived so: of the one that waited
+/// longer. The burst that filled a queue has ended for one of the two.
+fn beside(losses: &Losses, waits: &[Waits], width: Duration, at_sender: bool) -> Vec<Waits> {
+    let key = |w: &Waits| if at_sender { w.sent } else { w.arrived };
+    let mut sorted = waits.to_vec();
+    sorted.sort_by_key(|w| (key(w), w.data));
+    let far = |w: &Waits, at: Instant| key(w).0.abs_diff(at.0);
+    let near = NEAR_LOSS.max(width * 2).0;
+    let longer = |at: &Instant| {
+        // At the sender the burst that was cut has the time of the loss; at the receiver it is that of the segment behind.
+        let i = sorted.partition_point(|w| key(w) < *at || at_sender && key(w) == *at);
+        let around = sorted.get(i.saturating_sub(1)..(i + 1).min(sorted.len()))?;
+        let near = around.iter().filter(|w| far(w, *at) <= near);
+        near.copied().max_by_key(|w| w.data)
+    };
+    let mut found: Vec<Waits> = losses.moments().iter().filter_map(longer).collect();
+    found.dedup();
+    found
 }
 
 /// A trip in two parts. Each lacks the difference of the clocks, which both have in common, with opposite signs.
@@ -276,6 +303,10 @@ mod tests {
         tick_ms: f64,
     }
 
+    fn split(stamps: &Stamps, at_sender: bool) -> Option<Directions> {
+        Directions::split(stamps, &Losses::default(), at_sender)
+    }
+
     const SECONDS: u64 = 20;
     const START: f64 = 1_000_000.0;
 
@@ -319,7 +350,7 @@ mod tests {
 
         /// Largest errors of both directions beyond a tick, ms.
         fn errors_ms(&self) -> (f64, f64) {
-            let found = Directions::split(&self.stamps(), true).expect("both directions");
+            let found = split(&self.stamps(), true).expect("both directions");
             assert_eq!(found.tick.as_millis_f64(), self.tick_ms);
             let error = |wait: Duration, truth: f64| (wait.as_millis_f64() - truth).abs();
             let mut worst = (0.0_f64, 0.0_f64);
@@ -368,19 +399,19 @@ mod tests {
     #[test]
     fn at_the_receiver_the_way_out_is_that_of_the_acks() {
         let stamps = Path { data_ms: &sawtooth, ..PLAIN }.stamps();
-        let found = Directions::split(&stamps, false).expect("both directions");
+        let found = split(&stamps, false).expect("both directions");
         assert!(found.acks_ms().is_some_and(|q| q.max > 290.0));
         assert!(found.data_ms().is_some_and(|q| q.max < 2.0));
     }
 
     #[test]
     fn held_acks_vary_the_goodput_by_their_arrival_and_not_by_the_receivers_clock() {
-        let found = Directions::split(&Path { acks_ms: &held, ..PLAIN }.stamps(), true);
+        let found = split(&Path { acks_ms: &held, ..PLAIN }.stamps(), true);
         let (from, to) = (Instant::ZERO, Instant(u64::MAX));
         let even = found.and_then(|f| f.variation(from, to)).expect("a goodput");
         assert!(even < 0.05, "{even}");
         // The control: the data itself is held.
-        let found = Directions::split(&Path { data_ms: &held, ..PLAIN }.stamps(), true);
+        let found = split(&Path { data_ms: &held, ..PLAIN }.stamps(), true);
         let stopped = found.map(|mut f| {
             f.waits.iter_mut().for_each(|w| w.delivered = w.sent.since(Instant::ZERO).0 / 2_000);
             f.variation(from, to)
@@ -390,10 +421,10 @@ mod tests {
 
     #[test]
     fn no_clock_few_trips_or_parts_longer_than_the_whole_have_no_directions() {
-        let none_of = |path: Path<'_>| Directions::split(&path.stamps(), true).is_none();
+        let none_of = |path: Path<'_>| split(&path.stamps(), true).is_none();
         assert!(none_of(Path { clock: &|_| 0.0, ..PLAIN }), "no timestamps");
         assert!(none_of(Path { tick_ms: 3.333, ..PLAIN }), "300 Hz");
-        assert!(Directions::split(&Stamps::default(), true).is_none());
+        assert!(split(&Stamps::default(), true).is_none());
         // Runs too fast by a tenth: near a resolution, and no clock of a host.
         let fast = |at: f64| START + (at - START) * 1.1;
         assert!(none_of(Path { clock: &fast, ..PLAIN }));

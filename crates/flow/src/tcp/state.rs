@@ -7,6 +7,7 @@ use crate::congestion_control::rounds::Rounds;
 use crate::identity::sequence::Pos;
 use crate::series::evidence::{Silence, Silences, Wakeup};
 use crate::series::limits::{Bins, State};
+use crate::series::losses::Losses;
 use crate::series::output::{Series, SeriesSelection};
 use crate::series::stamps::Stamps;
 use crate::tcp::bursts::Bursts;
@@ -165,6 +166,7 @@ pub(crate) struct Measured {
     pub in_flight: Histogram,
     pub rtt: Delays,
     pub stamps: Stamps,
+    pub losses: Losses,
     pub delayed_acks: DelayedAcks,
     pub window_probe: Option<(Pos, Instant)>,
     pub window_bound: WindowBound,
@@ -224,6 +226,7 @@ impl Measured {
             in_flight: Histogram::default(),
             rtt: Delays::default(),
             stamps: Stamps::default(),
+            losses: Losses::default(),
             delayed_acks: DelayedAcks::default(),
             window_probe: None,
             window_bound: WindowBound::default(),
@@ -290,6 +293,7 @@ impl Measured {
     pub fn measure_from(&mut self, from: Instant, before: Bytes) {
         self.rtt = Delays::default();
         self.stamps = Stamps::default();
+        self.losses = Losses::default();
         self.loaded_rtt = Delays::default();
         self.window_rtt = Histogram::default();
         self.in_flight = Histogram::default();

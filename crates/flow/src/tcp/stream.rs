@@ -389,7 +389,8 @@ impl Stream {
                     cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Data, start, end);
                 }
                 Late::Retransmitted => {
-                    self.count_retransmission((start, end), tsval, false, m, cx);
+                    let lost = (self.vantage == Vantage::Receiver).then_some(hole.since);
+                    self.count_retransmission((start, end), (tsval, lost), false, m, cx);
                 }
             }
             m.board.retransmitted(start, end, now, ip_id);
@@ -406,22 +407,28 @@ impl Stream {
             return true;
         }
         let arrived = end <= self.una || m.board.is_sacked(start, end);
-        if let Some((_, true)) = m.board.retransmitted(start, end, now, ip_id) {
+        let copy = m.board.retransmitted(start, end, now, ip_id);
+        if let Some((_, true)) = copy {
             return false;
         }
-        self.count_retransmission((start, end), tsval, arrived, m, cx);
+        let sent = copy.map(|(sent, _)| sent).filter(|sent| *sent > Instant::ZERO);
+        let lost = sent.filter(|_| self.vantage == Vantage::Sender);
+        self.count_retransmission((start, end), (tsval, lost), arrived, m, cx);
         if self.vantage == Vantage::Receiver && !arrived && m.silence.is_none() {
             self.counts.refused += self.segments_of(bytes);
         }
         true
     }
 
+    /// `lost`: where the capture shows it, when the copy before was lost, as [`Losses`] has it.
+    ///
+    /// [`Losses`]: crate::series::losses::Losses
     #[cold]
     #[inline(never)]
     fn count_retransmission(
         &mut self,
         (start, end): (Pos, Pos),
-        tsval: Option<u32>,
+        (tsval, lost): (Option<u32>, Option<Instant>),
         arrived: bool,
         m: &mut Measured,
         cx: &mut Context<'_>,
@@ -475,6 +482,12 @@ impl Stream {
         cx.series.segment(cx.selected, cx.flow, now, SegmentKind::Again, start, end);
         if arrived {
             self.spurious(Found { segments: n, bytes, late: 0 }, start, m, cx);
+        }
+        if cause == Cause::Fast
+            && !arrived
+            && let Some(at) = lost
+        {
+            m.losses.add(at);
         }
         let overtaken = cause == Cause::Fast && evidence;
         m.spurious.sent((start, end), self.full_segment(), tsval, arrived, overtaken);

@@ -1,0 +1,495 @@
+//! # buffer-size
+//!
+//! How much the buffer in front of the slowest link holds: what stood in it when segments were lost.
+//!
+//! ## How it is measured
+//!
+//! Timestamps of the other host show when each segment arrived, and what it waited on the way (`data_queue_ms`). What
+//! arrived during the wait of a segment stood before it in the queue. With the segment itself this is the queue, in bytes
+//! of IP packets, at any rate of the link.
+//!
+//! A buffer that is full drops what comes (tail drop). So the queue beside losses is the buffer's size: that of the
+//! segment before or after a loss, whichever waited longer, one per 20 ms in which segments were lost. Losses count that duplicate ACKs or SACK reported.
+//! The size is the median of at least three such moments. Nine of ten must have four fifths of it or more, and the queue
+//! may exceed it by a quarter in 1 % of the time at most. The interval has the 5th and the 95th percentile of the moments,
+//! widened by a tick and a millisecond. Above it has four packets more: the fastest segment may have waited for others of its
+//! burst, which makes all waits too short.
+//!
+//! - `limit` is `bytes` where the bytes agree with each other and the waits do not, `time` where it is the other way round,
+//!   and `bytes or time` where both do, since the rate was steady. Packets of one size cannot be told from bytes.
+//! - Where one moment divides the losses into two parts that agree with themselves, and differ by a quarter, the buffer had
+//!   two sizes in time. The value is the later one, and `buffer_bytes_before` the earlier one.
+//! - Where losses of a second and more agree with themselves, and the buffer held more later without a loss, it grew. The
+//!   value is a lower bound then, beside `buffer_bytes_before`.
+//! - `not reached`: nothing was lost, or losses came at any queue (random loss, or queue management that drops early). Then
+//!   only a lower bound is known, the queue that was exceeded in 1 % of the time.
+//!
+//! Minimum: 3 s in which a queue certainly stood (8 ms, three ticks and two packets of wait). It is withheld where
+//! timestamps show nothing, or where the capture is beside neither host.
+//!
+//! ## Evidence
+//!
+//! `limit`, `losses` (moments of 20 ms with a loss), `buffer_bytes`, `buffer_bytes_low`, `buffer_bytes_high`, `buffer_ms`,
+//! `buffer_ms_low`, `buffer_ms_high`, `buffer_packets` (of full size), `buffer_bytes_before` and `changed_s` (into the
+//! transfer) where it had two sizes. Of a lower bound: `buffer_bytes_low` and `buffer_ms_low`.
+//!
+//! ## What cures it
+//!
+//! A buffer of much more than one bandwidth-delay product only adds delay. Smart queue management (CAKE, FQ-CoDel) keeps
+//! its queue short, as does a sender with BBR or a receive window that follows the delay (DRWA).
+//!
+//! ## Traps
+//!
+//! - Other flows in the same queue: bytes are those of this flow, the time is that of the whole queue.
+//! - A policer drops without a queue, so no size is found. One behind a queue has losses at any queue.
+//! - Where a buffer never emptied, what always stood in it is missing in the size.
+//!
+//! ## Sources
+//!
+//! RFC 7323 (timestamps). RFC 7567 section 2 (tail drop).
+
+use super::bottleneck_rate::{certain_wait, packet};
+use super::reading::{Values, bytes, clock, counted, ms, quantile, seconds_into};
+use super::{Check, Rule, page::page};
+use crate::series::directions::{Directions, Waits};
+use crate::series::evidence::Evidence;
+use crate::series::rows::{Finding, Flow, Severity};
+use units::{Duration, Instant};
+
+/// Moments that agree with each other: two may do so by chance.
+const MIN_LOSSES: usize = 3;
+/// A full buffer has space for less than a burst of packets; a fifth of a small buffer.
+const NEAR_FULL: f64 = 0.8;
+/// Part of the moments that may have less, and of the time that may have more.
+const LESS: f64 = 0.1;
+const MORE: f64 = 0.99;
+/// A queue that exceeds the size by more shows that it was none; two sizes differ by more.
+const BEYOND: f64 = 1.25;
+/// Time with a queue from which the largest one is a bound: as for the rate.
+const MIN_QUEUED: Duration = Duration::from_secs(3);
+/// What hosts hold packets up for.
+const HOST: Duration = Duration::from_millis(1);
+/// Losses of one burst may have another cause, and the queue behind them goes on to grow.
+const MIN_SPAN: Duration = Duration::from_secs(1);
+/// Packets of an initial window that reach the link together; the later ones give the smallest delay.
+const BURST: f64 = 4.0;
+/// Moments that are divided in two: each place is tried.
+const MAX_MOMENTS: usize = 256;
+
+pub(super) const RULE: Rule = Rule {
+    name: "buffer-size",
+    about: "size of the buffer at the slowest link",
+    source: "RFC 7323; RFC 7567",
+    page: page!("buffer_size.rs"),
+    check: Check::Flow(check),
+};
+
+/// What stood in the queue before a segment, and the segment.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    at: Instant,
+    bytes: f64,
+    ms: f64,
+}
+
+/// Bytes that had arrived, over the time of the receiver.
+struct Curve(Vec<(Instant, f64)>);
+
+impl Curve {
+    fn of(waits: &[Waits]) -> Curve {
+        let mut points: Vec<(Instant, f64)> =
+            waits.iter().map(|w| (w.arrived, w.delivered as f64)).collect();
+        points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let mut most = 0.0_f64;
+        for point in &mut points {
+            most = most.max(point.1);
+            point.1 = most;
+        }
+        Curve(points)
+    }
+
+    /// On the line between the points beside `at`; `None` before the first and after the last one.
+    fn at(&self, at: Instant) -> Option<f64> {
+        let i = self.0.partition_point(|point| point.0 <= at);
+        let before = *self.0.get(i.checked_sub(1)?)?;
+        if before.0 == at {
+            return Some(before.1);
+        }
+        let behind = *self.0.get(i)?;
+        let share = at.since(before.0).as_secs_f64() / behind.0.since(before.0).as_secs_f64();
+        Some(before.1 + share * (behind.1 - before.1))
+    }
+
+    /// Payload that arrived while this segment waited.
+    fn during(&self, w: &Waits) -> Option<f64> {
+        Some(self.at(w.arrived)? - self.at(Instant(w.arrived.0.checked_sub(w.data.0)?))?)
+    }
+}
+
+/// The queues of a flow: at all times, and beside its losses.
+struct Queues {
+    all: Vec<Queue>,
+    lost: Vec<Queue>,
+    tick: Duration,
+    packet_bytes: f64,
+}
+
+fn queues(flow: &Flow, directions: &Directions, v6: bool) -> Option<Queues> {
+    let (payload, packet_bytes) = packet(flow, v6);
+    let goodput = flow.goodput?.0 as f64 / 8.0;
+    let least = certain_wait(directions, payload / goodput.max(1.0));
+    let stood = directions.waits.iter().filter(|w| w.data >= least).count() as u64;
+    if directions.width * stood < MIN_QUEUED {
+        return None;
+    }
+    let curve = Curve::of(&directions.waits);
+    let queue = |w: &Waits| {
+        let bytes = curve.during(w)? * packet_bytes / payload + packet_bytes;
+        Some(Queue { at: w.arrived, bytes, ms: w.data.as_millis_f64() })
+    };
+    let all: Vec<Queue> = directions.waits.iter().filter_map(queue).collect();
+    let mut lost: Vec<Queue> = directions.losses.iter().filter_map(queue).collect();
+    lost.sort_by_key(|q| q.at);
+    let step = lost.len().div_ceil(MAX_MOMENTS).max(1);
+    let lost = lost.into_iter().step_by(step).collect();
+    Some(Queues { all, lost, tick: directions.tick, packet_bytes })
+}
+
+/// How a queue is counted.
+type Of = fn(&Queue) -> f64;
+const BYTES: Of = |q| q.bytes;
+const MS: Of = |q| q.ms;
+
+/// Whether the queue at these losses was one that nothing exceeded, so that the buffer was full.
+fn is_full(lost: &[Queue], all: impl Iterator<Item = Queue>, of: Of) -> bool {
+    let at_losses: Vec<f64> = lost.iter().map(of).collect();
+    let all: Vec<f64> = all.map(|q| of(&q)).collect();
+    let values = (quantile(&at_losses, 0.5), quantile(&at_losses, LESS), quantile(&all, MORE));
+    let (Some(size), Some(less), Some(most)) = values else { return false };
+    lost.len() >= MIN_LOSSES && less >= NEAR_FULL * size && most <= BEYOND * size
+}
+
+/// Median and 90 % interval of the queue at losses.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    low: f64,
+    middle: f64,
+    high: f64,
+}
+
+fn median(queues: &[Queue], of: Of) -> Option<f64> {
+    quantile(&queues.iter().map(of).collect::<Vec<f64>>(), 0.5)
+}
+
+/// Where losses are divided best in two: each part with the smallest sum of distances from its median.
+fn divided(lost: &[Queue], of: Of) -> Option<usize> {
+    let spread = |part: &[Queue]| {
+        let middle = median(part, of).unwrap_or(0.0);
+        part.iter().map(|q| (of(q) - middle).abs()).sum::<f64>()
+    };
+    let both = |at: &usize| spread(&lost[..*at]) + spread(&lost[*at..]);
+    (MIN_LOSSES..(lost.len() + 1).saturating_sub(MIN_LOSSES))
+        .map(|at| (at, both(&at)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(at, _)| at)
+}
+
+/// The losses at a full buffer.
+struct Full<'a> {
+    lost: &'a [Queue],
+    /// Those of an earlier size, and when the first came that was not.
+    before: Option<(&'a [Queue], Instant)>,
+}
+
+impl Queues {
+    fn full(&self, of: Of) -> Option<Full<'_>> {
+        if is_full(&self.lost, self.all.iter().copied(), of) {
+            return Some(Full { lost: &self.lost, before: None });
+        }
+        let (first, rest) = self.lost.split_at(divided(&self.lost, of)?);
+        // What was queued before a smaller size goes on being above it, until it has left.
+        let changed = rest.first()?;
+        let longest_ms = first.last()?.ms.max(changed.ms);
+        let queued = changed.at + Duration((longest_ms * 1e6) as u64);
+        let second = rest.get(rest.partition_point(|q| q.at <= queued)..)?;
+        let full = |part: &[Queue]| {
+            let span = part.first().zip(part.last()).map(|(a, b)| a.at..=b.at);
+            let inside = |q: &&Queue| span.as_ref().is_some_and(|span| span.contains(&q.at));
+            is_full(part, self.all.iter().filter(inside).copied(), of)
+        };
+        let sizes = median(first, of)?.max(median(second, of)?);
+        let apart = sizes >= BEYOND * median(first, of)?.min(median(second, of)?);
+        let found = Full { lost: second, before: Some((first, changed.at)) };
+        (apart && full(first) && full(second)).then_some(found)
+    }
+
+    /// When the buffer first held more than at its losses, none of which came after that.
+    fn grew(&self) -> Option<Instant> {
+        let (first, last) = (self.lost.first()?.at, self.lost.last()?.at);
+        let so_far = self.all.iter().filter(|q| q.at <= last).copied();
+        if last.since(first) < MIN_SPAN || !is_full(&self.lost, so_far, BYTES) {
+            return None;
+        }
+        let size = median(&self.lost, BYTES)?;
+        self.all.iter().find(|q| q.at > last && q.bytes >= BEYOND * size).map(|q| q.at)
+    }
+
+    fn size(&self, lost: &[Queue], of: Of) -> Option<Size> {
+        let values: Vec<f64> = lost.iter().map(of).collect();
+        let (middle, packets) = (quantile(&values, 0.5)?, median(lost, BYTES)? / self.packet_bytes);
+        let unknown_ms = (self.tick + HOST).as_millis_f64();
+        let error = middle * unknown_ms / median(lost, MS)?.max(unknown_ms);
+        let low = (quantile(&values, 0.05)? - error).max(0.0);
+        let high = quantile(&values, 0.95)? + error + BURST * middle / packets;
+        Some(Size { low, middle, high })
+    }
+}
+
+fn check(e: &Evidence<'_>) -> Option<Finding> {
+    let v6 = e.connection.a_addr.to_ip().is_ipv6();
+    let queues = queues(e.flow, e.directions?, v6)?;
+    let (by_bytes, by_time) = (queues.full(BYTES), queues.full(MS));
+    // Two sizes are the answer only where one explains nothing.
+    let is_one = |full: &Option<Full<'_>>| full.as_ref().is_some_and(|f| f.before.is_none());
+    let (full, limit) = match (is_one(&by_bytes), is_one(&by_time)) {
+        (true, true) => (by_bytes, "bytes or time"),
+        (true, false) => (by_bytes, "bytes"),
+        (false, true) => (by_time, "time"),
+        (false, false) => (by_bytes, "bytes"),
+    };
+    let Some(Full { lost, before }) = full else { return at_least(e, &queues) };
+    let size = queues.size(lost, BYTES)?;
+    let time = queues.size(lost, MS)?;
+    let packets = size.middle / queues.packet_bytes;
+    let (from, to) = (queues.lost.first()?.at, queues.lost.last()?.at);
+    let mut v = Values::default();
+    v.text("limit", limit)
+        .number("losses", queues.lost.len() as f64)
+        .number("buffer_bytes", size.middle)
+        .number("buffer_bytes_low", size.low)
+        .number("buffer_bytes_high", size.high)
+        .number("buffer_ms", time.middle)
+        .number("buffer_ms_low", time.low)
+        .number("buffer_ms_high", time.high)
+        .number("buffer_packets", packets);
+    let mut text = match limit {
+        "time" => format!(
+            "The buffer at the slowest link holds {} of queue ({} to {}) at any rate",
+            ms(time.middle),
+            ms(time.low),
+            ms(time.high)
+        ),
+        _ => format!(
+            "The buffer at the slowest link holds {} ({} to {}; {packets:.0} packets, {} of queue)",
+            bytes(size.middle),
+            bytes(size.low),
+            bytes(size.high),
+            ms(time.middle)
+        ),
+    };
+    text += &format!(
+        ": it was full {} when segments were lost.",
+        counted(lost.len() as u64, "time", "times")
+    );
+    if let Some((before, changed)) = before {
+        text += &before_it(e, before, changed, &mut v)?;
+    }
+    Some(found(e, (from, to), v, text))
+}
+
+/// The earlier one of two sizes.
+fn before_it(e: &Evidence<'_>, lost: &[Queue], changed: Instant, v: &mut Values) -> Option<String> {
+    let before = median(lost, BYTES)?;
+    v.number("buffer_bytes_before", before).number("changed_s", seconds_into(e, changed));
+    Some(format!(" Before {} it held {}.", clock(e, changed), bytes(before)))
+}
+
+/// What it holds at the very least, where no loss shows its end.
+fn at_least(e: &Evidence<'_>, queues: &Queues) -> Option<Finding> {
+    let most = |of: Of| quantile(&queues.all.iter().map(of).collect::<Vec<f64>>(), MORE);
+    let (size, wait_ms) = (most(BYTES)?, most(MS)?);
+    let unknown_ms = (queues.tick + HOST).as_millis_f64();
+    let known = 1.0 - (unknown_ms / wait_ms.max(unknown_ms));
+    let (low, low_ms) = (size * known, wait_ms * known);
+    let mut v = Values::default();
+    v.text("limit", "not reached")
+        .number("losses", queues.lost.len() as f64)
+        .number("buffer_bytes_low", low)
+        .number("buffer_ms_low", low_ms);
+    let at_losses: Vec<f64> = queues.lost.iter().map(BYTES).collect();
+    let range = quantile(&at_losses, 0.05).zip(quantile(&at_losses, 0.95));
+    let why = match (queues.grew(), range) {
+        (Some(grew), _) => {
+            let before = before_it(e, &queues.lost, grew, &mut v)?;
+            format!("nothing was lost since it grew.{before}")
+        }
+        (None, Some((least, largest))) => format!(
+            "segments were lost with {} to {} in it, so that it was not full each time.",
+            bytes(least),
+            bytes(largest)
+        ),
+        (None, None) => "nothing that was lost shows its end.".to_owned(),
+    };
+    let text = format!(
+        "The buffer at the slowest link holds at least {} ({} of queue): {why}",
+        bytes(low),
+        ms(low_ms)
+    );
+    let (from, to) = (queues.all.first()?.at, queues.all.last()?.at);
+    Some(found(e, (from, to), v, text))
+}
+
+fn found(e: &Evidence<'_>, (from, to): (Instant, Instant), mut v: Values, text: String) -> Finding {
+    Finding {
+        rule: RULE.name,
+        severity: Severity::Info,
+        flow: Some(e.flow.id),
+        from,
+        to,
+        values: v.take(),
+        text,
+        cure: "A fact about the path: what a buffer holds beyond one bandwidth-delay product only adds delay, which smart \
+               queue management (CAKE, FQ-CoDel) or BBR at the sender avoids.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Case, at};
+    use super::*;
+
+    /// A transfer of 12 s at a rate (Mbit/s of IP packets by second) whose queue has these bytes, lost at these seconds.
+    fn case(
+        mbit: &dyn Fn(f64) -> f64,
+        queue_bytes: &dyn Fn(f64) -> f64,
+        lost: &dyn Fn(f64) -> bool,
+    ) -> Case {
+        let mut case = Case::transfer(12, |_, _| {});
+        let arrived_at = |bytes: f64| {
+            // The moment at which so many bytes have left the queue.
+            let (mut sum, mut i) = (0.0, 0);
+            loop {
+                let step = mbit(f64::from(i) / 1e3) * 125.0;
+                if sum + step > bytes {
+                    return (f64::from(i) + (bytes - sum) / step) / 1e3;
+                }
+                (sum, i) = (sum + step, i + 1);
+            }
+        };
+        let (mut waits, mut losses, mut left) = (Vec::new(), Vec::new(), 0.0);
+        for i in 0..600 {
+            let second = f64::from(i) / 50.0;
+            if i > 0 {
+                left += mbit(second - 0.02) * 125.0 * 20.0;
+            }
+            // The packet that arrives now found this queue, itself included.
+            let queue = (queue_bytes(second) - 1500.0).clamp(0.0, left);
+            let data = Duration(((second - arrived_at(left - queue)).max(0.0) * 1e9) as u64);
+            let arrived = at(second);
+            let w = Waits {
+                sent: Instant(arrived.0 - data.0 - 20_000_000),
+                arrived,
+                answered: arrived,
+                acked: arrived + Duration::from_millis(20),
+                data,
+                acks: Duration::ZERO,
+                delivered: (left * 1448.0 / 1500.0) as u64,
+            };
+            waits.push(w);
+            if lost(second) {
+                losses.push(w);
+            }
+        }
+        let (tick, width) = (Duration::from_millis(1), Duration::from_millis(20));
+        case.directions = Some(Directions { tick, width, waits, losses });
+        case
+    }
+
+    /// Rises from half of `most` to it in 2 s, again and again.
+    fn sawtooth(second: f64, most: f64) -> f64 {
+        most * (0.5 + (second % 2.0) / 4.0)
+    }
+
+    fn at_the_top(second: f64) -> bool {
+        second % 2.0 > 1.9
+    }
+
+    #[test]
+    fn losses_at_the_top_of_the_queue_show_the_size_of_the_buffer() {
+        let f = check(&case(&|_| 8.0, &|s| sawtooth(s, 2e5), &at_the_top).evidence());
+        let f = f.expect("a size");
+        assert!((f.number("buffer_bytes") / 2e5 - 1.0).abs() < 0.03, "{}", f.text);
+        assert!(f.number("buffer_bytes_low") < 2e5 && f.number("buffer_bytes_high") > 2e5);
+        assert!((f.number("buffer_ms") / 200.0 - 1.0).abs() < 0.03, "{}", f.text);
+        assert_eq!((f.word("limit"), f.severity), ("bytes or time", Severity::Info));
+    }
+
+    #[test]
+    fn a_rate_that_changes_shows_whether_bytes_or_time_is_the_limit() {
+        let mbit = |s: f64| if s < 6.0 { 10.0 } else { 5.0 };
+        let f = check(&case(&mbit, &|s| sawtooth(s, 2e5), &at_the_top).evidence()).expect("a size");
+        assert_eq!(f.word("limit"), "bytes", "{}", f.text);
+        assert!((f.number("buffer_bytes") / 2e5 - 1.0).abs() < 0.03, "{}", f.text);
+        let in_time = |s: f64| sawtooth(s, mbit(s) * 125.0 * 200.0);
+        let f = check(&case(&mbit, &in_time, &at_the_top).evidence()).expect("a size");
+        assert_eq!(f.word("limit"), "time", "{}", f.text);
+        assert!((f.number("buffer_ms") / 200.0 - 1.0).abs() < 0.03, "{}", f.text);
+    }
+
+    #[test]
+    fn a_buffer_that_shrinks_has_two_sizes() {
+        let most = |s: f64| if s < 6.0 { 3e5 } else { 1e5 };
+        let f = check(&case(&|_| 8.0, &|s| sawtooth(s, most(s)), &at_the_top).evidence());
+        let f = f.expect("two sizes");
+        assert!((f.number("buffer_bytes") / 1e5 - 1.0).abs() < 0.05, "{}", f.text);
+        assert!((f.number("buffer_bytes_before") / 3e5 - 1.0).abs() < 0.03, "{}", f.text);
+        assert!((f.number("changed_s") - 7.92).abs() < 0.05, "{}", f.text);
+    }
+
+    #[test]
+    fn a_buffer_that_grows_and_is_not_full_again_has_a_size_and_a_lower_bound() {
+        let most = |s: f64| if s < 6.0 { 1e5 } else { 3e5 };
+        let early = |s: f64| s < 6.0 && at_the_top(s);
+        let f = check(&case(&|_| 8.0, &|s| sawtooth(s, most(s)), &early).evidence());
+        let f = f.expect("a bound and a size");
+        assert!((f.number("buffer_bytes_before") / 1e5 - 1.0).abs() < 0.05, "{}", f.text);
+        assert!((2.9e5..3e5).contains(&f.number("buffer_bytes_low")), "{}", f.text);
+        assert_eq!((f.word("limit"), f.number("changed_s") > 5.9), ("not reached", true));
+        // The control: losses of a single moment.
+        let once = |s: f64| (1.9..2.0).contains(&s);
+        let f = check(&case(&|_| 8.0, &|s| sawtooth(s, most(s)), &once).evidence());
+        assert!(f.is_some_and(|f| f.number("buffer_bytes_before").is_nan()));
+    }
+
+    #[test]
+    fn without_losses_or_with_random_ones_only_a_lower_bound_is_known() {
+        let none = check(&case(&|_| 8.0, &|s| sawtooth(s, 2e5), &|_| false).evidence());
+        let random = |s: f64| (s * 50.0) as u64 % 17 == 3;
+        let any = check(&case(&|_| 8.0, &|s| sawtooth(s, 2e5), &random).evidence());
+        for (found, losses) in [(none, 0.0), (any, 35.0)] {
+            let f = found.expect("a lower bound");
+            assert_eq!((f.word("limit"), f.number("losses")), ("not reached", losses));
+            let low = f.number("buffer_bytes_low");
+            assert!((1.9e5..2e5).contains(&low), "{}", f.text);
+            assert!(f.number("buffer_bytes").is_nan(), "{}", f.text);
+        }
+    }
+
+    #[test]
+    fn a_queue_above_that_of_the_losses_shows_that_the_buffer_was_not_full() {
+        // Early drops in the middle of the rise.
+        let early = |s: f64| (0.9..1.0).contains(&(s % 2.0));
+        let f = check(&case(&|_| 8.0, &|s| sawtooth(s, 2e5), &early).evidence()).expect("a bound");
+        assert_eq!(f.word("limit"), "not reached", "{}", f.text);
+    }
+
+    #[test]
+    fn without_a_queue_or_without_timestamps_it_is_withheld() {
+        assert!(check(&case(&|_| 8.0, &|_| 3_000.0, &at_the_top).evidence()).is_none());
+        let brief = |s: f64| if s > 9.2 { 2e5 } else { 0.0 };
+        assert!(check(&case(&|_| 8.0, &brief, &at_the_top).evidence()).is_none(), "2.8 s");
+        let mut blind = case(&|_| 8.0, &|s| sawtooth(s, 2e5), &at_the_top);
+        blind.directions = None;
+        assert!(check(&blind.evidence()).is_none());
+    }
+}
