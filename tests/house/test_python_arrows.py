@@ -84,6 +84,7 @@ ALLOWED: dict[str, set[str]] = {
         "report",
         "run",
         "scenario",
+        "tasks",
         "text",
         "version",
     },

@@ -27,6 +27,7 @@ SCENARIOS = {
     "small": Scenario("small", "", "rate=10e6,queue=100000,delay=20", CLEAN, BULK, 40),
     "large": Scenario("large", "", "rate=10e6,queue=400000,delay=20", CLEAN, BULK, 40),
     "slow": Scenario("slow", "", "rate=2e6,queue=200000,delay=20", CLEAN, BULK, 40),
+    "slowest": Scenario("slowest", "", "rate=1e6,queue=120000,delay=20", CLEAN, BULK, 40),
     "held-acks": Scenario(
         "held-acks", "", "rate=6e6,queue=400000,delay=20", f"{CLEAN},burst=1/200", BULK, 40
     ),
@@ -55,11 +56,18 @@ SCENARIOS = {
     ),
 }
 # Of the buffer, bytes of IP packets.
-SIZES = {"small": 100_000, "large": 400_000, "slow": 200_000, "held-acks": 400_000, "changing": 200_000}
+SIZES = {
+    "small": 100_000,
+    "large": 400_000,
+    "slow": 200_000,
+    "slowest": 120_000,
+    "held-acks": 400_000,
+    "changing": 200_000,
+}
 SIZE_TOLERANCE = 0.05
 # Of an interval of the size: a tick and a millisecond at both ends, four packets, and the spread of the moments.
 WIDEST = 1.25
-RATES = {"small": 10e6, "large": 10e6, "slow": 2e6, "held-acks": 6e6}
+RATES = {"small": 10e6, "large": 10e6, "slow": 2e6, "slowest": 1e6, "held-acks": 6e6}
 TOLERANCE = 0.02
 # Of a mean over 3 s at least: what the interval of the rule does not contain, see `action`.
 BEYOND = 0.005
@@ -210,3 +218,17 @@ def test_a_buffer_that_was_not_full_has_a_lower_bound(links: Path, name: str, en
 @pytest.mark.parametrize("name", NO_QUEUE)
 def test_without_a_queue_no_size_is_known(links: Path, name: str, end: str) -> None:
     assert found(links / name / f"{end}.pcap", "buffer-size") is None
+
+
+def test_a_link_of_one_megabit_has_its_round_trips_at_both_ends(links: Path) -> None:
+    # Its full segments are 12 ms apart, which is no pause of the sender.
+    rows = []
+    for end in ENDS:
+        run = unbloat.analyze(links / "slowest" / f"{end}.pcap")
+        rows.append(max(run.flows.to_pylist(), key=lambda row: row["payload_bytes"]))
+        assert "bufferbloat" in run.findings["rule"].to_pylist()
+    phone, server = rows
+    assert server["rtt_ms_count"] > 0.8 * phone["rtt_ms_count"]
+    for name in ("queue_ms_p95", "data_queue_ms_p95", "data_queue_ms_max"):
+        # The 12 ms of a segment, and ticks.
+        assert server[name] == pytest.approx(phone[name], abs=15)

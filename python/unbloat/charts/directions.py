@@ -12,6 +12,7 @@ CHART = Chart(
         Line("ack_queue_ms", "ACKs", "blue", width=1.25, bridge_s=BREAK_S),
     ),
     needs=("samples.t_s", "samples.data_queue_ms"),
+    rules=("buffer-size",),
     only_with="data_queue_ms_count",
     figures=(
         ("Data, median", "data_queue_ms_p50"),

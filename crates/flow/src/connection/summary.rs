@@ -219,7 +219,10 @@ fn directions(s: &Stream, m: &Measured, f: &mut Flow, cx: &mut Context<'_>) -> O
     if f.capture_lacks.is_some() {
         return None;
     }
-    let found = Directions::split(&m.stamps, &m.losses, at_sender)?;
+    // The handshake's packets are small: a full segment takes longer to pass the slowest link.
+    let packet = f.goodput.filter(|rate| rate.0 > 0).map(|rate| Bytes(u64::from(s.mss())) / rate);
+    let least = s.path_min.map(Duration).zip(packet).map(|(path, packet)| path + packet);
+    let found = Directions::split(&m.stamps, &m.losses, at_sender, least)?;
     f.timestamp_tick_ms = Some(found.tick.as_millis_f64());
     f.data_queue_ms = found.data_ms();
     f.ack_queue_ms = found.acks_ms();

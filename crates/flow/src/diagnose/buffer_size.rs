@@ -9,14 +9,15 @@
 //! of IP packets, at any rate of the link.
 //!
 //! A buffer that is full drops what comes (tail drop). So the queue beside losses is the buffer's size: that of the
-//! segment before or after a loss, whichever waited longer, one per 20 ms in which segments were lost. Losses count that duplicate ACKs or SACK reported.
+//! segment before or after a loss, whichever waited longer, one per 20 ms in which segments were lost. Losses count that
+//! duplicate ACKs or SACK reported.
 //! The size is the median of at least three such moments. Nine of ten must have four fifths of it or more, and the queue
 //! may exceed it by a quarter in 1 % of the time at most. The interval has the 5th and the 95th percentile of the moments,
 //! widened by a tick and a millisecond. Above it has four packets more: the fastest segment may have waited for others of its
 //! burst, which makes all waits too short.
 //!
-//! - `limit` is `bytes` where the bytes agree with each other and the waits do not, `time` where it is the other way round,
-//!   and `bytes or time` where both do, since the rate was steady. Packets of one size cannot be told from bytes.
+//! - `limit` is `bytes` where the bytes agree with each other and the waits do not. It is `time` where it is the other way
+//!   round, and `bytes or time` where both do, since the rate was steady. Packets of one size look like bytes.
 //! - Where one moment divides the losses into two parts that agree with themselves, and differ by a quarter, the buffer had
 //!   two sizes in time. The value is the later one, and `buffer_bytes_before` the earlier one.
 //! - Where losses of a second and more agree with themselves, and the buffer held more later without a loss, it grew. The
@@ -48,12 +49,11 @@
 //!
 //! RFC 7323 (timestamps). RFC 7567 section 2 (tail drop).
 
-use super::bottleneck_rate::{certain_wait, packet};
+use super::queues::{Queue, Queues};
 use super::reading::{Values, bytes, clock, counted, ms, quantile, seconds_into};
 use super::{Check, Rule, page::page};
-use crate::series::directions::{Directions, Waits};
 use crate::series::evidence::Evidence;
-use crate::series::rows::{Finding, Flow, Severity};
+use crate::series::rows::{Finding, Severity};
 use units::{Duration, Instant};
 
 /// Moments that agree with each other: two may do so by chance.
@@ -65,16 +65,12 @@ const LESS: f64 = 0.1;
 const MORE: f64 = 0.99;
 /// A queue that exceeds the size by more shows that it was none; two sizes differ by more.
 const BEYOND: f64 = 1.25;
-/// Time with a queue from which the largest one is a bound: as for the rate.
-const MIN_QUEUED: Duration = Duration::from_secs(3);
 /// What hosts hold packets up for.
 const HOST: Duration = Duration::from_millis(1);
 /// Losses of one burst may have another cause, and the queue behind them goes on to grow.
 const MIN_SPAN: Duration = Duration::from_secs(1);
 /// Packets of an initial window that reach the link together; the later ones give the smallest delay.
 const BURST: f64 = 4.0;
-/// Moments that are divided in two: each place is tried.
-const MAX_MOMENTS: usize = 256;
 
 pub(super) const RULE: Rule = Rule {
     name: "buffer-size",
@@ -83,77 +79,6 @@ pub(super) const RULE: Rule = Rule {
     page: page!("buffer_size.rs"),
     check: Check::Flow(check),
 };
-
-/// What stood in the queue before a segment, and the segment.
-#[derive(Clone, Copy, Debug)]
-struct Queue {
-    at: Instant,
-    bytes: f64,
-    ms: f64,
-}
-
-/// Bytes that had arrived, over the time of the receiver.
-struct Curve(Vec<(Instant, f64)>);
-
-impl Curve {
-    fn of(waits: &[Waits]) -> Curve {
-        let mut points: Vec<(Instant, f64)> =
-            waits.iter().map(|w| (w.arrived, w.delivered as f64)).collect();
-        points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let mut most = 0.0_f64;
-        for point in &mut points {
-            most = most.max(point.1);
-            point.1 = most;
-        }
-        Curve(points)
-    }
-
-    /// On the line between the points beside `at`; `None` before the first and after the last one.
-    fn at(&self, at: Instant) -> Option<f64> {
-        let i = self.0.partition_point(|point| point.0 <= at);
-        let before = *self.0.get(i.checked_sub(1)?)?;
-        if before.0 == at {
-            return Some(before.1);
-        }
-        let behind = *self.0.get(i)?;
-        let share = at.since(before.0).as_secs_f64() / behind.0.since(before.0).as_secs_f64();
-        Some(before.1 + share * (behind.1 - before.1))
-    }
-
-    /// Payload that arrived while this segment waited.
-    fn during(&self, w: &Waits) -> Option<f64> {
-        Some(self.at(w.arrived)? - self.at(Instant(w.arrived.0.checked_sub(w.data.0)?))?)
-    }
-}
-
-/// The queues of a flow: at all times, and beside its losses.
-struct Queues {
-    all: Vec<Queue>,
-    lost: Vec<Queue>,
-    tick: Duration,
-    packet_bytes: f64,
-}
-
-fn queues(flow: &Flow, directions: &Directions, v6: bool) -> Option<Queues> {
-    let (payload, packet_bytes) = packet(flow, v6);
-    let goodput = flow.goodput?.0 as f64 / 8.0;
-    let least = certain_wait(directions, payload / goodput.max(1.0));
-    let stood = directions.waits.iter().filter(|w| w.data >= least).count() as u64;
-    if directions.width * stood < MIN_QUEUED {
-        return None;
-    }
-    let curve = Curve::of(&directions.waits);
-    let queue = |w: &Waits| {
-        let bytes = curve.during(w)? * packet_bytes / payload + packet_bytes;
-        Some(Queue { at: w.arrived, bytes, ms: w.data.as_millis_f64() })
-    };
-    let all: Vec<Queue> = directions.waits.iter().filter_map(queue).collect();
-    let mut lost: Vec<Queue> = directions.losses.iter().filter_map(queue).collect();
-    lost.sort_by_key(|q| q.at);
-    let step = lost.len().div_ceil(MAX_MOMENTS).max(1);
-    let lost = lost.into_iter().step_by(step).collect();
-    Some(Queues { all, lost, tick: directions.tick, packet_bytes })
-}
 
 /// How a queue is counted.
 type Of = fn(&Queue) -> f64;
@@ -247,7 +172,7 @@ impl Queues {
 
 fn check(e: &Evidence<'_>) -> Option<Finding> {
     let v6 = e.connection.a_addr.to_ip().is_ipv6();
-    let queues = queues(e.flow, e.directions?, v6)?;
+    let queues = Queues::of(e.flow, e.directions?, v6)?;
     let (by_bytes, by_time) = (queues.full(BYTES), queues.full(MS));
     // Two sizes are the answer only where one explains nothing.
     let is_one = |full: &Option<Full<'_>>| full.as_ref().is_some_and(|f| f.before.is_none());
@@ -348,8 +273,8 @@ fn found(e: &Evidence<'_>, (from, to): (Instant, Instant), mut v: Values, text: 
         to,
         values: v.take(),
         text,
-        cure: "A fact about the path: what a buffer holds beyond one bandwidth-delay product only adds delay, which smart \
-               queue management (CAKE, FQ-CoDel) or BBR at the sender avoids.",
+        cure: "A fact about the path: what a buffer holds beyond one bandwidth-delay product only adds delay. Smart queue \
+               management (CAKE, FQ-CoDel) keeps the queue far below its size.",
     }
 }
 
@@ -357,6 +282,7 @@ fn found(e: &Evidence<'_>, (from, to): (Instant, Instant), mut v: Values, text: 
 mod tests {
     use super::super::testing::{Case, at};
     use super::*;
+    use crate::series::directions::{Directions, Waits};
 
     /// A transfer of 12 s at a rate (Mbit/s of IP packets by second) whose queue has these bytes, lost at these seconds.
     fn case(

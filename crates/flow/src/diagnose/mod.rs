@@ -27,6 +27,7 @@ mod loss_limited;
 mod no_answer;
 mod page;
 pub mod pauses;
+mod queues;
 mod radio_promotion;
 mod reading;
 mod receive_window;

@@ -82,8 +82,14 @@ pub struct Directions {
 
 impl Directions {
     /// Splits the trips of a flow whose data is sent by the host beside the capture (`at_sender`) or reaches it, and finds
-    /// the trips beside its losses. `None`: too few, no clock that is known, or parts that contradict each other.
-    pub(crate) fn split(stamps: &Stamps, losses: &Losses, at_sender: bool) -> Option<Directions> {
+    /// the trips beside its losses. `least`: the smallest round trip of a full segment, by the handshake or other connections.
+    /// `None`: too few, no clock that is known, or parts that contradict each other.
+    pub(crate) fn split(
+        stamps: &Stamps,
+        losses: &Losses,
+        at_sender: bool,
+        least: Option<Duration>,
+    ) -> Option<Directions> {
         let (trips, width) = stamps.trips();
         if trips.len() < MIN_TRIPS {
             return None;
@@ -95,7 +101,7 @@ impl Directions {
         if smallest(|p| p.out_ns)? + smallest(|p| p.back_ns)? < -2 * tick.0 as i64 {
             return None;
         }
-        let (out_ns, back_ns) = bases(&parts, tick)?;
+        let (out_ns, back_ns) = bases(&parts, tick, least)?;
         let excess = |ns: i64, least: i64| Duration((ns - least).max(0) as u64);
         let waits = parts.iter().map(|part| {
             let (out, back) = (excess(part.out_ns, out_ns), excess(part.back_ns, back_ns));
@@ -256,7 +262,10 @@ fn parts(trips: &[Trip], origin: Instant, tick: Duration) -> Vec<Part> {
 /// The way that is quiet for longer has its smallest delay, and the other one its smallest of these times, if they are
 /// enough. So the two add up to the smallest round trip. A packet that was faster than any while the other way waited (a
 /// host or a network card that stood still, and then caught up) is no measure of the path.
-fn bases(parts: &[Part], tick: Duration) -> Option<(i64, i64)> {
+///
+/// Where the two exceed `least`, the way that is less quiet had a queue all the time: so does that of the data on a slow link
+/// from the first packets of an initial window on.
+fn bases(parts: &[Part], tick: Duration, least: Option<Duration>) -> Option<(i64, i64)> {
     let near_ns = NEAR_BASE.max(tick * 2).0 as i64;
     type Way = fn(&Part) -> i64;
     let (out, back): (Way, Way) = (|p| p.out_ns, |p| p.back_ns);
@@ -271,14 +280,17 @@ fn bases(parts: &[Part], tick: Duration) -> Option<(i64, i64)> {
         Some((base, near))
     };
     let (there, here) = (quiet(out)?, quiet(back)?);
-    let least = |way: Way, of: &[&Part]| of.iter().copied().map(way).min();
+    let smallest = |way: Way, of: &[&Part]| of.iter().copied().map(way).min();
+    let known = least.map_or(i64::MAX, |least| least.0 as i64);
     match there.1.len().max(here.1.len()) {
         longer if longer < parts.len() / QUIET_PART => {
             let all: Vec<&Part> = parts.iter().collect();
-            Some((least(out, &all)?, least(back, &all)?))
+            Some((smallest(out, &all)?, smallest(back, &all)?))
         }
-        longer if longer == there.1.len() => Some((there.0, least(back, &there.1)?)),
-        _ => Some((least(out, &here.1)?, here.0)),
+        longer if longer == there.1.len() => {
+            Some((there.0, smallest(back, &there.1)?.min(known.saturating_sub(there.0))))
+        }
+        _ => Some((smallest(out, &here.1)?.min(known.saturating_sub(here.0)), here.0)),
     }
 }
 
@@ -304,7 +316,7 @@ mod tests {
     }
 
     fn split(stamps: &Stamps, at_sender: bool) -> Option<Directions> {
-        Directions::split(stamps, &Losses::default(), at_sender)
+        Directions::split(stamps, &Losses::default(), at_sender, None)
     }
 
     const SECONDS: u64 = 20;
@@ -394,6 +406,20 @@ mod tests {
             let (data, acks) = Path { data_ms: &sawtooth, clock: &stepped, ..PLAIN }.errors_ms();
             assert!(data < 1.0 && acks < 1.0, "{step}: {data} {acks}");
         }
+    }
+
+    #[test]
+    fn a_queue_from_the_first_trip_on_is_found_by_the_handshake() {
+        let standing = |at: f64| 60.0 + sawtooth(at);
+        let stamps = Path { data_ms: &standing, ..PLAIN }.stamps();
+        let most = |least_ms: Option<u64>| {
+            let least = least_ms.map(Duration::from_millis);
+            let found = Directions::split(&stamps, &Losses::default(), true, least);
+            found.and_then(|f| f.data_ms()).map_or(0.0, |q| q.max)
+        };
+        assert!((most(None) - 300.0).abs() < 3.0, "the control: {}", most(None));
+        assert!((most(Some(40)) - 360.0).abs() < 3.0, "{}", most(Some(40)));
+        assert!((most(Some(500)) - 300.0).abs() < 3.0, "a slower handshake shows nothing");
     }
 
     #[test]

@@ -30,8 +30,10 @@ const MAX_ACK_AHEAD: i64 = 1 << 30;
 pub(crate) const LOADED_SEGMENTS: u64 = 4;
 /// Samples after which a minimum lower by more than a tenth needs a second sample that confirms it.
 const SETTLED_SAMPLES: u32 = 4;
-/// An echo counts only if the sender had sent shortly before: this gap bounds the error of the sample.
+/// An echo counts only if the sender had sent shortly before, for the gap bounds the error of the sample: at most this, or a
+/// quarter of the smallest RTT or of the sample. On a link of 1 Mbit/s full segments are 12 ms apart.
 const MAX_SEND_GAP_NS: u64 = 5_000_000;
+const SEND_GAP_PART: u64 = 4;
 
 impl Stream {
     /// Processes a segment of the other side with ACK and without RST.
@@ -472,7 +474,8 @@ impl Stream {
         let ns = near.as_nanos();
         let gap = cx.now.since(m.last_data).as_nanos();
         let usual = if self.near_count > 0 { Some(self.near_min) } else { self.path_min };
-        let waited = usual.is_some_and(|rtt| gap > MAX_SEND_GAP_NS.max(rtt / 4));
+        let waited =
+            usual.is_some_and(|rtt| gap > MAX_SEND_GAP_NS.max(rtt.max(ns) / SEND_GAP_PART));
         if waited && (self.near_count > 0 || usual.is_some_and(|rtt| ns > rtt + rtt / 4)) {
             return;
         }
