@@ -5,6 +5,8 @@
 //!
 //! Also compiled into `crates/modem/tests/any_bytes.rs`; so it needs nothing but `modem`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use modem::contents::{Contents, parts};
 use modem::hdlc::Deframer;
 use modem::host_clock::fit;
@@ -19,6 +21,19 @@ use modem::timeline::{Moved, timeline};
 /// Longest log whose clock is fitted.
 const MAX_FITTED_NS: i64 = 60_000_000_000;
 
+/// Frames and records read so far, of whole inputs.
+static FRAMES: AtomicU64 = AtomicU64::new(0);
+/// They are printed each time so many more were read.
+const PRINTED_EVERY: u64 = 100_000;
+
+fn count(frames: u64) {
+    let before = FRAMES.fetch_add(frames, Ordering::Relaxed);
+    let printed = |frames: u64| frames / PRINTED_EVERY;
+    if printed(before + frames) > printed(before) {
+        eprintln!("frames: {}", printed(before + frames) * PRINTED_EVERY);
+    }
+}
+
 /// The first byte: the format, and how long the pieces are. The rest is the stream. How it is cut changes nothing; a
 /// record is a part of what came; contents have no more entries than bytes, and a version with a row.
 pub fn diag(bytes: &[u8]) {
@@ -28,6 +43,7 @@ pub fn diag(bytes: &[u8]) {
     let whole = events(format, bytes, bytes.len().max(1));
     let cut = events(format, bytes, usize::from(kind / 2) + 1);
     assert_eq!(whole, cut, "how a stream is cut changes nothing");
+    count(whole.0);
     if let Ok(log) = timeline(bytes) {
         assert!(log.buffer.is_sorted_by_key(|sample| sample.at_ns));
         assert!(log.grants.is_sorted_by_key(|grant| grant.at_ns));
