@@ -103,9 +103,11 @@ def test_losses_up_and_down_are_separated(tmp_path: Path) -> None:
     # What arrived: a lost probe takes a rank, so the rank of the truth is that much lower.
     arrived = quantile(waits, 0.9 / (1 - up["loss"]))
     assert near(up["p90_ms"], arrived), (up, arrived)
-    # At five in a hundred p95 is a lost probe or not by chance: no grade, or the last one.
-    assert phase["grade"]["grades"] in ([], ["F"])
-    assert code == (0 if phase["grade"]["grades"] else 5)
+    # At five in a hundred p95 is a lost probe or not by chance. Beyond that by a probe it is one: no grade, or the last one.
+    grades = phase["grade"]["grades"]
+    if up["loss"] * up["probes"] > 0.05 * up["probes"] + 1:
+        assert grades in ([], ["F"])
+    assert code == (0 if grades else 5)
 
 
 def test_congestion_controls_are_compared_in_one_run(tmp_path: Path) -> None:
