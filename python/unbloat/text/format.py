@@ -148,8 +148,6 @@ def share_text(value: float | None) -> str:
     percent = value * 100
     if 0 < percent < 0.1:
         return "< 0.1 %"
-    if 99.95 <= percent < 100:
-        return "> 99.9 %"
     return f"{percent:.1f} %" if 0 < percent < 10 or 99 < percent < 100 else f"{percent:.0f} %"
 
 
