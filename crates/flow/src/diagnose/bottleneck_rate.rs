@@ -56,7 +56,7 @@ const MIN_WAIT_PACKETS: f64 = 2.0;
 const MIN_RUN: Duration = Duration::from_millis(100);
 const MIN_RUN_TICKS: u64 = 20;
 /// Time and packets that make a rate of the link: ten parts of 0.3 s and of 20 packets.
-const MIN_QUEUED_S: f64 = 3.0;
+pub(super) const MIN_QUEUED_S: f64 = 3.0;
 const MIN_PACKETS: f64 = 200.0;
 /// Time of one value of the smallest and largest rate.
 const WINDOW_S: f64 = 0.5;
@@ -102,14 +102,15 @@ struct Link {
 }
 
 /// The least wait with which a queue certainly stood.
-pub(super) fn certain_wait(directions: &Directions, packet_s: f64) -> Duration {
+pub(super) fn certain_wait(flow: &Flow, directions: &Directions) -> Option<Duration> {
+    let goodput = flow.goodput?.0 as f64 / 8.0;
+    let packet_s = f64::from(flow.mss.max(1)) / goodput.max(1.0);
     let packets = Duration((MIN_WAIT_PACKETS * packet_s * 1e9) as u64);
-    MIN_WAIT.max(directions.tick * MIN_WAIT_TICKS).max(packets)
+    Some(MIN_WAIT.max(directions.tick * MIN_WAIT_TICKS).max(packets))
 }
 
 /// Runs of arrivals between which the link was busy all the time.
-fn runs(directions: &Directions, packet_s: f64) -> Vec<Vec<Step>> {
-    let least_wait = certain_wait(directions, packet_s);
+fn runs(directions: &Directions, least_wait: Duration) -> Vec<Vec<Step>> {
     let least_run = MIN_RUN.max(directions.tick * MIN_RUN_TICKS);
     let mut by_arrival: Vec<&Waits> = directions.waits.iter().collect();
     by_arrival.sort_by_key(|w| (w.arrived, w.delivered));
@@ -190,8 +191,7 @@ fn windows(runs: &[Vec<Step>], least_s: f64) -> Vec<f64> {
 fn link(e: &Evidence<'_>) -> Option<Link> {
     let directions = e.directions?;
     let (payload, packet) = packet(e.flow, e.connection.a_addr.to_ip().is_ipv6());
-    let goodput = e.flow.goodput?.0 as f64 / 8.0;
-    let runs = runs(directions, payload / goodput.max(1.0));
+    let runs = runs(directions, certain_wait(e.flow, directions)?);
     let steps = || runs.iter().flatten().copied();
     let (bytes, queued_s) = steps().fold((0.0, 0.0), |(b, s), x| (b + x.bytes, s + x.seconds));
     if queued_s < MIN_QUEUED_S || bytes < MIN_PACKETS * payload {

@@ -142,8 +142,8 @@ impl Queues {
             let inside = |q: &&Queue| span.as_ref().is_some_and(|span| span.contains(&q.at));
             is_full(part, self.all.iter().filter(inside).copied(), of)
         };
-        let sizes = median(first, of)?.max(median(second, of)?);
-        let apart = sizes >= BEYOND * median(first, of)?.min(median(second, of)?);
+        let (before, after) = (median(first, of)?, median(second, of)?);
+        let apart = before.max(after) >= BEYOND * before.min(after);
         let found = Full { lost: second, before: Some((first, changed.at)) };
         (apart && full(first) && full(second)).then_some(found)
     }

@@ -3,13 +3,11 @@
 //! signal: arrivals and waits of segments (`series/directions`) · model: what arrives while a segment waits stood before it in
 //! one queue, at whatever rate it left · action: the queues of a flow, for `buffer-size`
 
-use super::bottleneck_rate::{certain_wait, packet};
+use super::bottleneck_rate::{MIN_QUEUED_S, certain_wait, packet};
 use crate::series::directions::{Directions, Waits};
 use crate::series::rows::Flow;
 use units::{Duration, Instant};
 
-/// Time with a queue from which the largest one is a bound: as for the rate.
-const MIN_QUEUED: Duration = Duration::from_secs(3);
 /// Moments that are divided in two: each place is tried.
 const MAX_MOMENTS: usize = 256;
 
@@ -68,10 +66,9 @@ impl Queues {
     /// `None` where no queue stood for long enough.
     pub fn of(flow: &Flow, directions: &Directions, v6: bool) -> Option<Queues> {
         let (payload, packet_bytes) = packet(flow, v6);
-        let goodput = flow.goodput?.0 as f64 / 8.0;
-        let least = certain_wait(directions, payload / goodput.max(1.0));
+        let least = certain_wait(flow, directions)?;
         let stood = directions.waits.iter().filter(|w| w.data >= least).count() as u64;
-        if directions.width * stood < MIN_QUEUED {
+        if (directions.width * stood).as_secs_f64() < MIN_QUEUED_S {
             return None;
         }
         let curve = Curve::of(&directions.waits);
