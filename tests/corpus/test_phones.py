@@ -22,11 +22,12 @@ from results import command, run
 import unbloat
 from unbloat.corpus.corpus import Corpus
 from unbloat.corpus.report.paper import PANELS
+from unbloat.phones.acks import PACED_MS, with_acks
 from unbloat.phones.expected import Values, expected
 from unbloat.phones.law import Law, always, law, log_normal
 from unbloat.phones.make import EPOCH_S, SECOND_US, Phone, make_phone, make_phones
 from unbloat.phones.population import PAPER, PLAIN, Population
-from unbloat.phones.session import Exchange, Group, Session, Small, draw_session
+from unbloat.phones.session import Bulk, Exchange, Group, Session, Small, draw_session
 from unbloat.phones.truth import TABLES
 
 DEVICES, SEED = 10, 7
@@ -265,6 +266,55 @@ def test_delays_of_acks_are_those_that_were_decided_and_others_are_found(tmp_pat
     larger = Law(tuple((share, 1.5 * ms) for share, ms in ACK_MS.points))
     wrong = expected(delayed(phone("wrong"), larger).truth.rows)
     assert apart(checked, wrong, "qcut_fig4b") > 0.02
+
+
+def test_acks_wait_by_what_goes_up_beside_them() -> None:
+    laws = replace(PAPER, ack_ms=(always(100.0), always(200.0), always(300.0)))
+    slow = Bulk(1.0, True, 200_000, 160_000.0, 100.0)  # 20 KB a second, until 11 s
+    fast = Bulk(1.0, True, 4_000_000, 1_600_000.0, 100.0)  # 200 KB a second, until 21 s
+    after_s = (0.5, 5.0, 15.0, 25.0)
+
+    def ask(up_bytes: int = 100, pause_s: float = 0.0, paced: bool = False) -> Exchange:
+        return Exchange(pause_s, up_bytes, 500, 10.0, 0.05, paced)
+
+    def waits(*beside: Bulk) -> list[float]:
+        smalls = (Small(at_s, (ask(),)) for at_s in after_s)
+        made = with_acks(Session((Group(0.0, (*smalls, *beside)),)), laws, Random(1))
+        return [
+            part.exchanges[0].ack_ms for part in made.groups[0].parts if isinstance(part, Small)
+        ]
+
+    assert waits() == [100.0, 100.0, 100.0, 100.0]
+    assert waits(slow) == [100.0, 200.0, 100.0, 100.0]
+    assert waits(fast) == [100.0, 300.0, 300.0, 100.0]
+    assert waits(replace(fast, upload=False)) == [100.0, 100.0, 100.0, 100.0]
+    # A later exchange of a connection is later, and a long request is an upload of its own.
+    exchanges = (ask(), ask(pause_s=5.0), ask(pause_s=30.0), ask(6_000), ask(200_000))
+    group = Group(0.0, (Small(0.5, exchanges), replace(fast, upload=False), slow))
+    one, download, upload = with_acks(Session((group,)), laws, Random(1)).groups[0].parts
+    assert isinstance(one, Small)
+    assert isinstance(download, Bulk)
+    assert [each.ack_ms for each in one.exchanges] == [100.0, 200.0, 100.0, 200.0, 300.0]
+    assert download.ack_ms == 200.0
+    assert upload == slow
+    # Nothing but the delays differs, and a message of a trickle does not overtake an ACK.
+    assert replace(download, ack_ms=0.1) == group.parts[1]
+    assert [replace(each, ack_ms=0.1) for each in one.exchanges] == list(exchanges)
+    trickle = Group(0.0, (Small(0.0, (ask(paced=True),) * 3),))
+    (paced,) = with_acks(Session((trickle,)), laws, Random(1)).groups[0].parts
+    assert isinstance(paced, Small)
+    assert {each.ack_ms for each in paced.exchanges} == {PACED_MS}
+
+
+def test_a_long_wait_of_an_ack_delays_the_next_request(tmp_path: Path) -> None:
+    exchanges = tuple(Exchange(0.2, 500, 900, 10.0, 0.05, ack_ms=700.0) for _ in range(3))
+    phone = Phone("phone", bytes((10, 0, 0, 2)), 50_000, tmp_path / "phones")
+    phone.session(Session((Group(0.0, (Small(0.0, exchanges),)),)), EPOCH_S * SECOND_US)
+    phone.write()
+    phone.truth.write(tmp_path / "phones" / "truth")
+    checked = analysed(tmp_path / "phones", tmp_path / "out")
+    delays = checked.rows("SELECT ack_delay_ms FROM slots WHERE ack_delay_ms IS NOT NULL")
+    assert [round(ms, 3) for (ms,) in delays] == [700.0] * 3
 
 
 ONE = Session((Group(0.0, (Small(0.0, (Exchange(0.0, 500, 900, 10.0, 0.05),)),)),))

@@ -16,8 +16,6 @@ from unbloat.phones.session import Bulk, Exchange, Small
 ROUND_SEGMENTS = 10
 # From packet to packet of a round, and of an answer of a small connection: 10 Mbit/s.
 STEP_US = 1_200
-# From data to its ACK on the phone, where nothing waits.
-ACK_US = 100
 # From the last answer to the FIN.
 CLOSE_US = 20_000
 # A flow's pause of so many seconds is as good as one of a second, which ends it; bins of 100 ms cannot distinguish them.
@@ -66,19 +64,22 @@ def small(talk: Talk, what: Small, at_us: int, base_us: int) -> tuple[int, list[
         if number:
             now = (asked if exchange.paced else now) + round(exchange.pause_s * 1e6)
             if not exchange.paced:
-                now = clear(exchange, now, base_us, last)
+                # A request would be the ACK of the answer before.
+                now = clear(exchange, max(now, acked(talk)), base_us, last)
         asked = now
         now = request(talk, exchange, now, base_us, rises)
         last[True] = talk.data[-1][0]
         if exchange.down_bytes:
             begin = now + round(exchange.think_s * 1e6)
-            ack_us = round(exchange.ack_ms * 1000)
-            now = answer(talk, exchange.down_bytes, begin, STEP_US, ack_us)
+            now = answer(talk, exchange.down_bytes, begin, STEP_US, exchange.ack_ms)
             last[False] = now
-    # After the last ACK.
-    late_us = talk.acks[-1].at_us if talk.acks else 0
-    close(talk, max(now + CLOSE_US, late_us), base_us)
+    close(talk, max(now + CLOSE_US, acked(talk)), base_us)
     return max(last.values()), rises
+
+
+def acked(talk: Talk) -> int:
+    """When the last answer so far is acknowledged; 0 before the first."""
+    return talk.acks[-1].at_us if talk.acks else 0
 
 
 def clear(exchange: Exchange, at_us: int, base_us: int, last: dict[bool, int]) -> int:
@@ -106,8 +107,9 @@ def request(talk: Talk, exchange: Exchange, at_us: int, base_us: int, rises: lis
     return at_us
 
 
-def answer(talk: Talk, size_bytes: int, at_us: int, step_us: float, ack_us: int = ACK_US) -> int:
-    """Data of the server at its rate, each second packet acknowledged after `ack_us`; the time of the last."""
+def answer(talk: Talk, size_bytes: int, at_us: int, step_us: float, ack_ms: float) -> int:
+    """Data of the server at its rate, each second packet acknowledged after `ack_ms`; the time of the last."""
+    ack_us = round(ack_ms * 1000)
     parts = segments(size_bytes)
     for place, size in enumerate(parts):
         now = at_us + round(place * step_us)
@@ -125,6 +127,7 @@ def download(talk: Talk, what: Bulk, at_us: int, base_us: int) -> tuple[int, lis
     ask = Exchange(0.0, 400, what.size_bytes, 0.0, 0.05)
     now = request(talk, ask, now, base_us, rises)
     step_us = MSS_BYTES * 8e6 / what.rate_bps
-    now = answer(talk, what.size_bytes, now + round(ask.think_s * 1e6), step_us)
-    close(talk, now + CLOSE_US, base_us)
+    begin = now + round(ask.think_s * 1e6)
+    now = answer(talk, what.size_bytes, begin, step_us, what.ack_ms)
+    close(talk, max(now + CLOSE_US, acked(talk)), base_us)
     return now, rises

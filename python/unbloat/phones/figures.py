@@ -18,6 +18,8 @@ SOME = 0.10
 FEW = 0.20
 # Forty values and less: 1.36 / √40 = 0.22, beside which the interval needs room.
 RARE = 0.30
+# Of shares near 1, at a tenth and less of the values: the same in proportion, for very many, thousands and hundreds of them.
+TAIL_OFTEN, TAIL_SOME, TAIL_FEW = 0.02, 0.03, 0.05
 TOLERANCES = {
     ("qcut_fig1", "upload"): OFTEN,
     ("qcut_fig1", "download"): OFTEN,
@@ -39,12 +41,13 @@ TOLERANCES = {
     # Whole transfers have one queue each: the seconds are many, the transfers are few.
     ("qcut_fig4", "5–100 KB up"): FEW,
     ("qcut_fig4", "> 100 KB up"): FEW,
+    # The paper has these curves from their 90th and 95th percentile on. Phones whose ACKs wait for nothing are 0.10, 0.05 and
+    # 0.10 away, and must not pass.
+    ("qcut_fig4b", "< 5 KB up"): TAIL_OFTEN,
+    ("qcut_fig4b", "5–100 KB up"): TAIL_SOME,
+    ("qcut_fig4b", "> 100 KB up"): TAIL_FEW,
     ("qcut_fig5", "all slots"): OFTEN,
 }
-
-
-# No law of the population has the delay of the phone's ACKs: they wait for nothing, and have no tail to compare.
-NOT_DRAWN = ("qcut_fig4b",)
 
 
 @dataclass(frozen=True)
@@ -69,5 +72,4 @@ FIGURES = tuple(
     Figure(panel.view, name, panel.source, panel.title, points, TOLERANCES[panel.view, name])
     for panel in PANELS
     for name, points in panel.series.items()
-    if panel.view not in NOT_DRAWN
 )

@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 
 from unbloat.errors import UnbloatError
+from unbloat.phones.acks import with_acks
 from unbloat.phones.connection import download, small
 from unbloat.phones.packets import End, Talk, write_pcap
 from unbloat.phones.population import POPULATIONS, Population
@@ -116,7 +117,7 @@ def connect(talk: Talk, part: Small | Bulk, at_us: int, base_us: int) -> Known:
 
 def make_phone(out: Path, population: Population, number: int, days: float, seed: int) -> Truth:
     """The captures of one phone, and what is true of them."""
-    random = Random(f"{seed}/{number}")
+    random, ack_random = Random(f"{seed}/{number}"), Random(f"{seed}/{number}/acks")
     name = f"phone-{number:02}"
     address = bytes((10, 0, number // 250, 2 + number % 250))
     phone = Phone(name, address, round(population.base_ms.at(random.random()) * 1000), out)
@@ -128,7 +129,8 @@ def make_phone(out: Path, population: Population, number: int, days: float, seed
         at_us += round(silent_s * 1e6)
         if at_us >= end_us:
             break
-        at_us = phone.session(draw_session(population, random), at_us)
+        session = with_acks(draw_session(population, random), population, ack_random)
+        at_us = phone.session(session, at_us)
     phone.write()
     return phone.truth
 

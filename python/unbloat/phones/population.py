@@ -55,6 +55,8 @@ class Population:
     """What a request of a small connection waits in queues on its way."""
     rise_long_ms: Law
     """The same of a request of more than 5 KB."""
+    ack_ms: tuple[Law, Law, Law]
+    """From data that came down to its ACK on the phone: below 5 KB up in that second, up to 100 KB, above."""
     connections: Law
     """Connections that begin together, of sessions of more than 1.5 KB; rounded down."""
     exchange_bytes: float
@@ -132,6 +134,12 @@ PAPER = Population(
     ),
     # Fitted: figure 4a, 5 to 100 KB up.
     rise_long_ms=law((0.0, 2.0), (0.45, 8.0), (0.68, 40.0), (0.76, 600.0), (1.0, 2500.0)),
+    # Read: figure 4b; below its first points, the 90th and 95th percentile, and above its last ones the laws are free.
+    ack_ms=(
+        law((0.0, 0.1), (0.5, 1.0), (0.9, 14.0), (0.95, 27.0), (0.99, 61.0), (1.0, 150.0)),
+        law((0.0, 0.1), (0.5, 1.0), (0.95, 14.0), (0.99, 34.0), (1.0, 100.0)),
+        law((0.0, 0.1), (0.5, 1.0), (0.9, 21.0), (0.95, 126.0), (0.99, 797.0), (1.0, 2000.0)),
+    ),
     # Fitted, all three: figure 5.
     connections=law((0.0, 1.0), (0.15, 2.0), (0.3, 4.0), (0.5, 7.0), (0.8, 12.0), (1.0, 24.0)),
     exchange_bytes=1_000.0,
@@ -160,6 +168,8 @@ PLAIN = Population(
     base_ms=log_normal(50.0, 0.2),
     rise_ms=always(5.0),
     rise_long_ms=always(5.0),
+    # Every ACK is a delayed ACK of Linux (TCP_DELACK_MIN).
+    ack_ms=(always(40.0),) * 3,
     connections=always(6.0),
     exchange_bytes=3_000.0,
     pause_s=law((0.0, 0.1), (0.8, 0.8), (0.8001, 1.3), (1.0, 8.0)),

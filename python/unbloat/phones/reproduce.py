@@ -28,7 +28,7 @@ from unbloat.run.store import Store
 
 NAMES = ("population", "phone")
 # Raised when phones are made or counted in another way, so that stored counts no longer count.
-METHOD = 1
+METHOD = 2
 # The laws were fitted with seeds 1 to 9 (population.py). With seed 101 the rise of the RTT above 100 KB up failed: its upload
 # queues were drawn too long, and were fitted again. Phones of this seed were not looked at before.
 SEED = 102

@@ -47,7 +47,7 @@ class Exchange:
     paced: bool = False
     """The pause is from request to request, as in a trickle."""
     ack_ms: float = 0.1
-    """From data of the answer to its ACK on the phone; less than the pause after it."""
+    """From data of the answer to its ACK on the phone; in a trickle less than the pause after it."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,8 @@ class Bulk:
     """What a full queue lasts; of an upload alone."""
     paced: bool = False
     """The application of an upload has that rate, and not the link."""
+    ack_ms: float = 0.1
+    """As of an exchange, of a download alone."""
 
 
 @dataclass(frozen=True)
