@@ -7,7 +7,7 @@ written beside the old ones, which are replaced when all are complete.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from unbloat.corpus.ledger import Ledger, write_whole
 from unbloat.corpus.receipts import Receipts
 from unbloat.corpus.tables import NAMES
+from unbloat.corpus.unit_table import Listed
 from unbloat.corpus.views import views_sql
 from unbloat.errors import CaptureError
 
@@ -29,9 +30,9 @@ GROUP_BYTES = 16 << 20
 JOINED = 256
 
 
-def compact(ledger: Ledger, manifest: pa.Table, receipts: Receipts) -> None:
+def compact(ledger: Ledger, manifest: Listed, receipts: Receipts) -> None:
     """Writes the tables where the units have changed."""
-    chosen = receipts.among(manifest["key"]).by_device_and_time()
+    chosen = receipts.among(manifest).by_device_and_time()
     digest = chosen.digest()
     final = ledger.out / "table"
     if ledger.digest() != digest:
@@ -59,15 +60,13 @@ def write_table(ledger: Ledger, name: str, chosen: Receipts, folder: Path) -> No
     small: list[pa.Table] = []
     waiting: list[pa.Table] = []
     waiting_rows = waiting_bytes = files = 0
-    keys = chosen.having(name)
-    for place, key in enumerate(keys):
-        part = read_part(ledger.part(name, key.as_py()))
+    for key, last in with_last(chosen.having(name)):
+        part = read_part(ledger.part(name, key))
         small.append(part)
         waiting_rows += part.num_rows
         waiting_bytes += part.nbytes
-        last = place == len(keys) - 1
         full = waiting_rows >= GROUP_ROWS or waiting_bytes >= GROUP_BYTES
-        if small and (last or full or len(small) >= JOINED):
+        if last or full or len(small) >= JOINED:
             waiting.append(joined(small))
             small.clear()
         if waiting and (last or full):
@@ -84,6 +83,17 @@ def write_table(ledger: Ledger, name: str, chosen: Receipts, folder: Path) -> No
                 writer = None
     if writer is not None:
         writer.close()
+
+
+def with_last(keys: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Each with whether it is the last one."""
+    before: str | None = None
+    for key in keys:
+        if before is not None:
+            yield before, False
+        before = key
+    if before is not None:
+        yield before, True
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from unbloat.corpus.compact import compact
 from unbloat.corpus.ledger import Ledger
 from unbloat.corpus.receipts import Receipts
 from unbloat.corpus.tables import NAMES
 from unbloat.corpus.unit import BAD, DONE, FAILED
+from unbloat.corpus.unit_table import Listed
 from unbloat.corpus.views import views_sql
 from unbloat.errors import CaptureError, UnbloatError
 
@@ -117,12 +115,12 @@ class Corpus:
             manifest = self.ledger.manifest()
             kept = receipts = self.ledger.receipts()
             if stale:
-                kept = kept.among(manifest["key"])
+                kept = kept.among(manifest)
             if failed:
-                kept = kept.beyond(kept.of_state(FAILED).keys())
-            gone = receipts.beyond(kept.keys()).keys()
-            for key in gone:
-                self.ledger.remove(key.as_py())
+                kept = kept.beyond(kept.of_state(FAILED))
+            gone = receipts.beyond(kept)
+            for key in gone.each_key():
+                self.ledger.remove(key)
             compact(self.ledger, manifest, kept)
         return len(gone)
 
@@ -133,10 +131,10 @@ class Corpus:
 class Status:
     """Counts of a corpus."""
 
-    def __init__(self, manifest: pa.Table, receipts: Receipts) -> None:
+    def __init__(self, manifest: Listed, receipts: Receipts) -> None:
         self.units = len(manifest)
-        self.size_bytes = pc.sum(manifest["size_bytes"]).as_py() or 0
-        self.receipts = receipts.among(manifest["key"])
+        self.size_bytes = manifest.size_bytes()
+        self.receipts = receipts.among(manifest)
         self.stale = len(receipts) - len(self.receipts)
         self.done_bytes = self.receipts.size_bytes()
         self.rows = self.receipts.table_rows()

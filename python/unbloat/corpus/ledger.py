@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from unbloat.corpus.receipts import Receipts
+from unbloat.corpus.scratch import Scratch
 from unbloat.corpus.unit import Receipt
-from unbloat.corpus.unit_table import LISTED, UnitTable
+from unbloat.corpus.unit_table import Listed, UnitTable
 from unbloat.errors import CaptureError, UnbloatError
 from unbloat.version import __version__
 
@@ -57,14 +56,6 @@ def arrow_bytes(table: pa.Table) -> bytes:
     return data
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
-    """A table as a Parquet file; equal tables give equal bytes."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
 class Ledger:
     """The files of one corpus."""
 
@@ -72,6 +63,7 @@ class Ledger:
         self.out = out
         self.name = name or str(out)
         """What messages call it."""
+        self.scratch = Scratch()
 
     def put(self, path: Path, data: bytes) -> None:
         """Stores one of the files that belong to no unit."""
@@ -178,7 +170,7 @@ class Ledger:
 
     def receipts(self) -> Receipts:
         """All receipts. One that cannot be read counts as absent: its unit is run again."""
-        return Receipts.of(self.each_receipt())
+        return Receipts.of(self.scratch, self.each_receipt())
 
     def each_receipt(self) -> Iterator[Receipt]:
         """One after the other, in the order of their keys."""
@@ -195,23 +187,17 @@ class Ledger:
                 except (OSError, ValueError, KeyError, TypeError):
                     continue
 
-    def manifest(self) -> pa.Table:
-        """The units that belong to the corpus, with the columns `LISTED`."""
-        path = self.out / "manifest" / "units.parquet"
-        return pq.read_table(path, schema=LISTED) if path.exists() else LISTED.empty_table()
+    def manifest(self) -> Listed:
+        """The units that belong to the corpus."""
+        return Listed.read(self.scratch, self.out / "manifest" / "units.parquet")
 
-    def add_to_manifest(self, units: UnitTable) -> pa.Table:
+    def add_to_manifest(self, units: UnitTable) -> Listed:
         """Adds units; a file that changed takes the place of what it was, a series that of its files."""
-        before = self.manifest()
-        kept = before.filter(pc.invert(pc.is_in(before["file"], value_set=units.replaced())))
-        rows = pa.concat_tables([kept, units.listed()])
-        # The last of each file, in one thread: several would not know which one that is.
-        others = [name for name in LISTED.names if name != "file"]
-        last = rows.group_by("file", use_threads=False).aggregate([(one, "last") for one in others])
-        last = last.select(["file", *(f"{one}_last" for one in others)])
-        listed = last.rename_columns(["file", *others]).select(LISTED.names).sort_by("file")
-        if len(before) == 0 or not listed.equals(before):
-            self.put(self.out / "manifest" / "units.parquet", parquet_bytes(listed))
+        listed = self.manifest()
+        before = listed.digest() if len(listed) else None
+        listed.add(units)
+        if listed.digest() != before:
+            self.put(self.out / "manifest" / "units.parquet", listed.parquet())
         return listed
 
     def remove(self, key: str) -> None:

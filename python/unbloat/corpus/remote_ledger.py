@@ -21,13 +21,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-import pyarrow as pa
-
 from unbloat.corpus.ledger import Ledger, write_whole
 from unbloat.corpus.objects import Objects, without_sigpipe
 from unbloat.corpus.receipts import Receipts
 from unbloat.corpus.tables import NAMES
 from unbloat.corpus.unit import Receipt, is_remote
+from unbloat.corpus.unit_table import Listed
 from unbloat.errors import CaptureError, UnbloatError
 
 # Files that are sent at a time: a store answers in tens of milliseconds, and a unit has up to nine.
@@ -138,7 +137,7 @@ class RemoteLedger(Ledger):
         self.pull()
         return super().receipts()
 
-    def manifest(self) -> pa.Table:
+    def manifest(self) -> Listed:
         """The units that belong to the corpus."""
         self.pull()
         return super().manifest()

@@ -11,18 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from unbloat.corpus.cluster import UnitCluster
 from unbloat.corpus.cluster_task import MARKS, TOKEN
 from unbloat.corpus.compact import compact
 from unbloat.corpus.ledger import Ledger
 from unbloat.corpus.pool import Pool
-from unbloat.corpus.receipts import Receipts, rows_of
+from unbloat.corpus.receipts import Receipts
 from unbloat.corpus.remote_ledger import RemoteLedger, ledger_at
 from unbloat.corpus.sources import Search, find_units
 from unbloat.corpus.unit import DONE, FAILED, Receipt, Unit
-from unbloat.corpus.unit_table import BATCH, UnitTable
+from unbloat.corpus.unit_table import UnitTable
 from unbloat.errors import UnbloatError
 
 if TYPE_CHECKING:
@@ -99,7 +97,7 @@ def run_into(
     if ledger.usable():
         ledger.same_key(fingerprint)
     search = Search(options.include, pattern(options.device_from), options.merge, str(ledger.out))
-    units = find_units([os.fspath(source) for source in sources], search)
+    units = find_units([os.fspath(source) for source in sources], search, ledger.scratch)
     if not len(units) and search.missing:
         raise FileNotFoundError(2, os.strerror(2), search.missing[0])
     if not len(units):
@@ -109,23 +107,20 @@ def run_into(
         )
     by_name = units
     if pseudonyms is not None:
-        units = UnitTable.of(map(pseudonyms.hidden, units))
+        units = UnitTable.of(ledger.scratch, map(pseudonyms.hidden, by_name))
     ledger.begin(fingerprint)
     with ledger.lock():
         clean(ledger)
         manifest = ledger.add_to_manifest(units)
-        before = known_receipts(ledger, units, options)
-        todo = units.without(before.keys())
-        if options.limit is not None:
-            todo = todo.first(options.limit)
+        receipts = known_receipts(ledger, units, options)
+        todo = units.beyond(receipts).first(options.limit)
         settings: dict[str, Any] = {"out": str(ledger.out)}
         if pseudonyms is not None:
             settings["key"] = pseudonyms.key.hex()
-        ran = run_units(ledger, todo, options, settings, progress)
-        receipts = before.and_these(ran)
+        run_units(ledger, todo, receipts, options, settings, progress)
         compact(ledger, manifest, receipts)
         (ledger.out / "running").unlink(missing_ok=True)
-    own = receipts.among(units.keys())
+    own, ran = receipts.among(units), receipts.among(todo)
     errors = sorted(own.errors())
     shown = errors
     if pseudonyms is not None:
@@ -190,32 +185,28 @@ def known_receipts(ledger: Ledger, units: UnitTable, options: RunOptions) -> Rec
     """Receipts of units that are not run again."""
     receipts = ledger.receipts()
     if options.retry_failed:
-        failed = receipts.among(units.keys()).of_state(FAILED).keys()
-        for key in failed:
-            ledger.remove(key.as_py())
-        receipts = receipts.beyond(failed)
+        failed = receipts.among(units).of_state(FAILED).kept("key")
+        for key in failed.each_key():
+            ledger.remove(key)
+        receipts.remove(failed)
     return receipts
 
 
 def run_units(
     ledger: Ledger,
     todo: UnitTable,
+    receipts: Receipts,
     options: RunOptions,
     settings: dict[str, Any],
     progress: Progress | None,
-) -> Receipts:
-    """Runs units; their receipts."""
+) -> None:
+    """Runs units, and adds their receipts."""
     total = todo.size_bytes()
-    receipts: list[Receipt] = []
-    batches: list[pa.Table] = []
     done_bytes = 0
 
     def finished(receipt: Receipt) -> None:
         nonlocal done_bytes
-        receipts.append(receipt)
-        if len(receipts) == BATCH:
-            batches.append(rows_of(receipts))
-            receipts.clear()
+        receipts.add([receipt])
         ledger.stored(receipt)
         done_bytes += receipt["size_bytes"]
 
@@ -239,4 +230,3 @@ def run_units(
             ledger.flush()
             raise
         ledger.flush()
-    return Receipts.of_batches([*batches, rows_of(receipts)])

@@ -19,6 +19,7 @@ from typing import Any
 from unbloat.corpus.archive import ArchiveError, archive_kind, members
 from unbloat.corpus.remote import filesystem, open_url
 from unbloat.corpus.rotating import joined
+from unbloat.corpus.scratch import Scratch
 from unbloat.corpus.unit import Unit, is_remote, make_unit, without_credentials
 from unbloat.corpus.unit_table import UnitTable
 from unbloat.errors import UnbloatError
@@ -56,14 +57,15 @@ class Search:
         return (match[1] if match.lastindex else match[0]) or ""
 
 
-def find_units(sources: Iterable[str], search: Search) -> UnitTable:
-    """Every unit once, the largest first: a large one that starts last would keep one processor busy alone."""
-    units = each_once(
+def find_units(sources: Iterable[str], search: Search, scratch: Scratch | None = None) -> UnitTable:
+    """Every unit once, the largest first."""
+    units = (
         unit
         for source in sources
         for unit in (remote(source, search) if is_remote(source) else local(source, search))
     )
-    return UnitTable.of(joined(units) if search.merge else units).largest_first()
+    found = joined(each_once(units)) if search.merge else units
+    return UnitTable.of(scratch or Scratch(), found)
 
 
 def each_once(units: Iterable[Unit]) -> Iterator[Unit]:
@@ -113,7 +115,7 @@ def in_folder(top: str, search: Search) -> Iterator[Unit]:
             if entry.is_dir(follow_symlinks=False):
                 pending.append(entry.path)
             elif entry.is_file(follow_symlinks=False):
-                name = os.path.relpath(entry.path, top)
+                name = entry.path[len(top) :].lstrip("/")
                 if archive_kind(name) is not None or search.wanted(name):
                     yield from of_file(entry.path, entry.stat(follow_symlinks=False), search)
 

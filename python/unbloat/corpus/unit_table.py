@@ -1,100 +1,112 @@
-"""Many units in little memory: columns of Arrow, from which a unit is made when it is needed.
-
-A unit as a dictionary takes 1.5 KB of Python, as a row 0.2 KB: a hundred thousand take 20 MB. Names of files need not be
-UTF-8, so columns hold their bytes.
+"""Units of a corpus as rows, from which a unit is made when it is needed. Names of files need not be UTF-8, so columns hold
+their bytes. `Listed` is the list of units that a corpus stores.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from unbloat.corpus.scratch import BATCH, Rows, Scratch
 from unbloat.corpus.unit import Unit
 
-# Units that are dictionaries at a time.
-BATCH = 1 << 12
-SCHEMA = pa.schema(
-    [
-        ("key", pa.utf8()),
-        ("file", pa.binary()),
-        ("device", pa.binary()),
-        ("size_bytes", pa.uint64()),
-        # Whatever else a unit has, as JSON.
-        ("rest", pa.binary()),
-    ]
-)
 LISTED = pa.schema(
     [("key", pa.utf8()), ("file", pa.utf8()), ("device", pa.utf8()), ("size_bytes", pa.uint64())]
 )
-"""Columns of the list of units that is stored."""
+# The largest first, equal ones by their names: a large one that starts last would keep one processor busy alone.
+ORDER = "size_bytes DESC, file, key"
+# Rows of a group of the stored list.
+GROUP_ROWS = 1 << 16
 
 
-class UnitTable:
+class UnitTable(Rows):
     """Units in an order. Iterating gives a new dictionary of each."""
 
-    def __init__(self, rows: pa.Table) -> None:
-        self.rows = rows
+    COLUMNS: ClassVar = {
+        "key": "TEXT",
+        "file": "BLOB",
+        "device": "BLOB",
+        "size_bytes": "INTEGER",
+        # Whatever else a unit has, as JSON.
+        "rest": "TEXT",
+    }
 
     @classmethod
-    def of(cls, units: Iterable[Unit]) -> UnitTable:
-        """In the order given."""
-        made = [
-            pa.Table.from_pylist([_row(one) for one in some], SCHEMA) for some in in_batches(units)
-        ]
-        return cls(pa.concat_tables(made) if made else SCHEMA.empty_table())
+    def of(cls, scratch: Scratch, units: Iterable[Unit]) -> UnitTable:
+        """Every unit once."""
+        found = cls.empty(scratch)
+        found.put(map(_row, units), "IGNORE")
+        return found.kept(ORDER)
 
-    def largest_first(self) -> UnitTable:
-        """Of equal ones by their names."""
-        order = pc.sort_indices(self.rows, [("size_bytes", "descending"), ("file", "ascending")])
-        return UnitTable(self.rows.take(order))
+    def first(self, count: int | None) -> UnitTable:
+        """So many at most, as they are now: what is stored meanwhile changes nothing."""
+        return self.kept(ORDER, count)
 
-    def without(self, keys: pa.Array) -> UnitTable:
-        """Those that have none of these keys."""
-        return UnitTable(self.rows.filter(pc.invert(pc.is_in(self.rows["key"], value_set=keys))))
-
-    def first(self, count: int) -> UnitTable:
-        """So many at most."""
-        return UnitTable(self.rows.slice(0, count))
-
-    def keys(self) -> pa.Array:
-        """Of all units."""
-        return pc.unique(self.rows["key"])
-
-    def size_bytes(self) -> int:
-        """Of all units together."""
-        return pc.sum(self.rows["size_bytes"]).as_py() or 0
-
-    def replaced(self) -> pa.Array:
-        """Files that have become part of a series, as `listed` shows them."""
-        replaced = pc.match_substring(self.rows["rest"], '"replaces": ["')
-        files = [
-            shown(file)
-            for row in self.rows.filter(replaced)["rest"].to_pylist()
-            for file in json.loads(row)["replaces"]
-        ]
-        return pa.array(files, pa.utf8())
-
-    def listed(self) -> pa.Table:
-        """As the list of units is stored, with names that any reader takes."""
-        names = [
-            pa.array([_shown(one) for one in self.rows[name].to_pylist()], pa.utf8())
-            for name in ("file", "device")
-        ]
-        return pa.table(
-            [self.rows["key"], *names, self.rows["size_bytes"]], schema=LISTED
-        ).combine_chunks()
-
-    def __len__(self) -> int:
-        return int(self.rows.num_rows)
+    def replaced(self) -> Iterator[str]:
+        """Files that have become part of a series, as `Listed` has them."""
+        for (rest,) in self.where("""instr(rest, '"replaces": ["')""").select("rest"):
+            yield from map(shown, json.loads(rest)["replaces"])
 
     def __iter__(self) -> Iterator[Unit]:
-        for batch in self.rows.to_batches(max_chunksize=BATCH):
-            yield from map(_unit, batch.to_pylist())
+        return map(_unit, self.select(", ".join(self.COLUMNS)))
+
+
+class Listed(Rows):
+    """The units that belong to a corpus, one of each file."""
+
+    COLUMNS: ClassVar = {"file": "TEXT", "key": "TEXT", "device": "TEXT", "size_bytes": "INTEGER"}
+
+    @classmethod
+    def read(cls, scratch: Scratch, path: Path) -> Listed:
+        """As it is stored; empty where nothing is."""
+        found = cls.empty(scratch)
+        if path.exists():
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(BATCH, columns=list(cls.COLUMNS)):
+                    found.put(zip(*(batch[name].to_pylist() for name in cls.COLUMNS), strict=True))
+        return found
+
+    def add(self, units: UnitTable) -> None:
+        """Adds units; a file that changed takes the place of what it was, a series that of its files."""
+        for file in units.replaced():
+            self.scratch.connection.execute(f"DELETE FROM {self.query} WHERE file = ?", (file,))
+        self.put(
+            (_shown(file), key, _shown(device), size_bytes)
+            for key, file, device, size_bytes in units.select("key, file, device, size_bytes")
+        )
+
+    def digest(self) -> bytes:
+        """Of all rows."""
+        whole = hashlib.blake2b()
+        for row in self.sorted():
+            whole.update(repr(row).encode())
+        return whole.digest()
+
+    def sorted(self) -> Iterator[tuple[Any, ...]]:
+        """By file, with the columns of `LISTED`."""
+        return self.select(", ".join(LISTED.names), "ORDER BY file")
+
+    def parquet(self) -> bytes:
+        """As a Parquet file; the same units give the same bytes."""
+        sink = pa.BufferOutputStream()
+        rows = self.sorted()
+        with pq.ParquetWriter(sink, LISTED, compression="zstd") as writer:
+            while group := list(islice(rows, GROUP_ROWS)):
+                columns = zip(*group, strict=True)
+                arrays = [
+                    pa.array(column, field.type)
+                    for column, field in zip(columns, LISTED, strict=True)
+                ]
+                writer.write_table(pa.table(arrays, schema=LISTED))
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
 
 
 def shown(name: str) -> str:
@@ -106,35 +118,29 @@ def _shown(name: bytes) -> str:
     return shown(name.decode("utf-8", "surrogatepass"))
 
 
-def in_batches(units: Iterable[Any]) -> Iterator[list[Any]]:
-    """Lists of up to `BATCH` each."""
-    rest = iter(units)
-    while some := list(islice(rest, BATCH)):
-        yield some
-
-
-def _row(unit: Unit) -> dict[str, Any]:
+def _row(unit: Unit) -> tuple[Any, ...]:
     """A unit as a row. Names that are the same are kept once."""
-    rest = {key: value for key, value in unit.items() if key not in SCHEMA.names}
+    rest = {key: value for key, value in unit.items() if key not in UnitTable.COLUMNS}
     if rest["url"] == unit["file"]:
         del rest["url"]
-    return {
-        "key": unit["key"],
-        "file": unit["file"].encode("utf-8", "surrogatepass"),
-        "device": unit["device"].encode("utf-8", "surrogatepass"),
-        "size_bytes": unit["size_bytes"],
-        "rest": json.dumps(rest).encode(),
-    }
+    return (
+        unit["key"],
+        unit["file"].encode("utf-8", "surrogatepass"),
+        unit["device"].encode("utf-8", "surrogatepass"),
+        unit["size_bytes"],
+        json.dumps(rest),
+    )
 
 
-def _unit(row: dict[str, Any]) -> Unit:
+def _unit(row: tuple[Any, ...]) -> Unit:
     """A row as a unit."""
-    file = row["file"].decode("utf-8", "surrogatepass")
+    key, file, device, size_bytes, rest = row
+    name = file.decode("utf-8", "surrogatepass")
     return {
-        "key": row["key"],
-        "url": file,
-        "file": file,
-        "device": row["device"].decode("utf-8", "surrogatepass"),
-        "size_bytes": row["size_bytes"],
-        **json.loads(row["rest"]),
+        "key": key,
+        "url": name,
+        "file": name,
+        "device": device.decode("utf-8", "surrogatepass"),
+        "size_bytes": size_bytes,
+        **json.loads(rest),
     }
