@@ -27,7 +27,7 @@ GROUP_ROWS = 1 << 18
 # Of parts that wait to be written together.
 GROUP_BYTES = 16 << 20
 # Parts that are joined at a time: a table of one row needs 200 KB of memory, and a corpus of short captures has many.
-JOINED = 256
+JOINED = 64
 
 
 def compact(ledger: Ledger, manifest: Listed, receipts: Receipts) -> None:
