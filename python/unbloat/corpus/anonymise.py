@@ -87,7 +87,7 @@ class Pseudonyms:
         return f"{kind}-{digest.hexdigest()}"
 
     def hidden(self, unit: Unit) -> Unit:
-        """The unit under names that say nothing. How it is opened stays in memory."""
+        """The unit under names that say nothing. How it is opened stays with this run."""
         keyed = hashlib.blake2b(unit["key"].encode(), key=self.key, digest_size=16)
         return unit | {
             "key": keyed.hexdigest(),

@@ -70,7 +70,8 @@ def write_table(ledger: Ledger, name: str, chosen: Receipts, folder: Path) -> No
             waiting.append(joined(small))
             small.clear()
         if waiting and (last or full):
-            rows = joined(waiting)
+            # In several pieces: a copy in one would take as much memory again.
+            rows = pa.concat_tables(waiting).unify_dictionaries()
             waiting.clear()
             waiting_rows = waiting_bytes = 0
             if writer is None:

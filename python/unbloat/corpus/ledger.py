@@ -17,6 +17,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
@@ -63,7 +64,11 @@ class Ledger:
         self.out = out
         self.name = name or str(out)
         """What messages call it."""
-        self.scratch = Scratch()
+
+    @cached_property
+    def scratch(self) -> Scratch:
+        """Where rows of units and receipts lie while it is open. Workers need none."""
+        return Scratch()
 
     def put(self, path: Path, data: bytes) -> None:
         """Stores one of the files that belong to no unit."""

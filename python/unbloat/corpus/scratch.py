@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Self
 
 # Of each of SQLite's caches; a database without a name may have several.
-CACHE_KB = 16 << 10
+CACHE_KB = 8 << 10
 # Rows that are dictionaries or tuples at a time.
 BATCH = 1 << 10
 
@@ -25,6 +25,8 @@ class Scratch:
     def __init__(self) -> None:
         self.connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, self.connection.close)
+        self.secrets: dict[str, str] = {}
+        """What must not lie on disk, by key."""
         self.names = (f"t{number}" for number in itertools.count())
         for setting in (
             f"cache_size=-{CACHE_KB}",

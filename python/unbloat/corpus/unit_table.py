@@ -1,5 +1,5 @@
 """Units of a corpus as rows, from which a unit is made when it is needed. Names of files need not be UTF-8, so columns hold
-their bytes. `Listed` is the list of units that a corpus stores.
+their bytes. URLs with credentials stay in memory. `Listed` is the list of units that a corpus stores.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unbloat.corpus.scratch import BATCH, Rows, Scratch
-from unbloat.corpus.unit import Unit
+from unbloat.corpus.unit import Unit, is_remote, without_credentials
 
 LISTED = pa.schema(
     [("key", pa.utf8()), ("file", pa.utf8()), ("device", pa.utf8()), ("size_bytes", pa.uint64())]
@@ -42,7 +42,7 @@ class UnitTable(Rows):
     def of(cls, scratch: Scratch, units: Iterable[Unit]) -> UnitTable:
         """Every unit once."""
         found = cls.empty(scratch)
-        found.put(map(_row, units), "IGNORE")
+        found.put((_row(unit, scratch.secrets) for unit in units), "IGNORE")
         return found.kept(ORDER)
 
     def first(self, count: int | None) -> UnitTable:
@@ -55,7 +55,8 @@ class UnitTable(Rows):
             yield from map(shown, json.loads(rest)["replaces"])
 
     def __iter__(self) -> Iterator[Unit]:
-        return map(_unit, self.select(", ".join(self.COLUMNS)))
+        rows = self.select(", ".join(self.COLUMNS))
+        return (_unit(row, self.scratch.secrets) for row in rows)
 
 
 class Listed(Rows):
@@ -118,10 +119,14 @@ def _shown(name: bytes) -> str:
     return shown(name.decode("utf-8", "surrogatepass"))
 
 
-def _row(unit: Unit) -> tuple[Any, ...]:
-    """A unit as a row. Names that are the same are kept once."""
+def _row(unit: Unit, secrets: dict[str, str]) -> tuple[Any, ...]:
+    """A unit as a row; a URL with credentials goes to `secrets`. Names that are the same are kept once."""
     rest = {key: value for key, value in unit.items() if key not in UnitTable.COLUMNS}
-    if rest["url"] == unit["file"]:
+    url = unit["url"]
+    secret = is_remote(url) and without_credentials(url) != url
+    if secret:
+        secrets[unit["key"]] = url
+    if secret or url == unit["file"]:
         del rest["url"]
     return (
         unit["key"],
@@ -132,13 +137,13 @@ def _row(unit: Unit) -> tuple[Any, ...]:
     )
 
 
-def _unit(row: tuple[Any, ...]) -> Unit:
+def _unit(row: tuple[Any, ...], secrets: dict[str, str]) -> Unit:
     """A row as a unit."""
     key, file, device, size_bytes, rest = row
     name = file.decode("utf-8", "surrogatepass")
     return {
         "key": key,
-        "url": name,
+        "url": secrets.get(key, name),
         "file": name,
         "device": device.decode("utf-8", "surrogatepass"),
         "size_bytes": size_bytes,
