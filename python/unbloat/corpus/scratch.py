@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 # Of each of SQLite's caches; a database without a name may have several.
 CACHE_KB = 8 << 10
-# Rows that are dictionaries or tuples at a time.
+# Rows that are read together.
 BATCH = 1 << 10
 
 

@@ -22,8 +22,8 @@ LISTED = pa.schema(
 )
 # The largest first, equal ones by their names: a large one that starts last would keep one processor busy alone.
 ORDER = "size_bytes DESC, file, key"
-# Rows of a group of the stored list.
-GROUP_ROWS = 1 << 16
+# Rows of a group of the stored list: so many are tuples at a time.
+GROUP_ROWS = 1 << 13
 
 
 class UnitTable(Rows):

@@ -31,6 +31,8 @@
 //! ## Traps
 //!
 //! - Other flows in the same queue take their part, so the link itself may be faster.
+//! - Segments that arrived twice took time of the link, and do not count: where many were sent again for nothing the value
+//!   is a few per cent too low.
 //! - A receiver that stands still, or a slow interface of it, looks like a slow link.
 //! - Headers of IP and TCP of full segments are counted. Those below IP are not, which some shapers count.
 //!
@@ -122,9 +124,8 @@ fn runs(directions: &Directions, least_wait: Duration) -> Vec<Vec<Step>> {
             continue;
         };
         let gap = w.arrived.since(at);
-        // What arrives together is a step of the curve.
+        // Of arrivals in one tick the first is nearest to it. The others count in the next step: none is left out.
         if gap == Duration::ZERO {
-            last = Some((at, delivered.max(w.delivered)));
             continue;
         }
         last = Some((w.arrived, delivered.max(w.delivered)));
@@ -297,6 +298,17 @@ mod tests {
         v6.connection.a_addr = capture::Addr(1 << 100);
         let more = check(&v6.evidence()).expect("a rate").number("bottleneck_bps");
         assert!((more / 4e6 - 1520.0 / 1500.0).abs() < 0.001, "{more}");
+    }
+
+    #[test]
+    fn arrivals_in_one_tick_are_not_left_out() {
+        // Two trips in every tick of 20 ms, the second with a fifth of the bytes more.
+        let mut case = case(&|_| 4.0, &|_| 200.0, 1);
+        let waits = &mut case.directions.as_mut().expect("both directions").waits;
+        let twice = waits.iter().flat_map(|w| [*w, Waits { delivered: w.delivered + 1_930, ..*w }]);
+        *waits = twice.collect();
+        let f = check(&case.evidence()).expect("a rate");
+        assert!((f.number("bottleneck_bps") / 4e6 - 1.0).abs() < 0.001, "{}", f.text);
     }
 
     #[test]

@@ -1,0 +1,8 @@
+"""Modules of `bench/` that these tests judge."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
