@@ -43,7 +43,13 @@ def connected(address: str, jobs: int) -> Iterator[Any]:
         )
         if address == LOCAL:
             stack.enter_context(
-                dask.config.set({"distributed.scheduler.allowed-failures": MAX_LOST - 1})
+                dask.config.set(
+                    {
+                        "distributed.scheduler.allowed-failures": MAX_LOST - 1,
+                        # Stacks of workers, a hundred a second, for a page that is not shown here: 10 MB in each worker.
+                        "distributed.worker.profile.enabled": False,
+                    }
+                )
             )
             where: Any = stack.enter_context(
                 without_ctrl_c(
