@@ -19,6 +19,7 @@ from unbloat.corpus.tables import NAMES
 from unbloat.corpus.unit_table import Listed
 from unbloat.corpus.views import views_sql
 from unbloat.errors import CaptureError
+from unbloat.tasks.memory import give_back
 
 # Large enough for few files, small enough for several readers.
 FILE_BYTES = 128 << 20
@@ -79,6 +80,9 @@ def write_table(ledger: Ledger, name: str, chosen: Receipts, folder: Path) -> No
                 writer = pq.ParquetWriter(path, rows.schema, compression="zstd")
                 files += 1
             writer.write_table(rows, row_group_size=GROUP_ROWS)
+            del rows
+            # Parts of many sizes leave holes, which add up over a hundred thousand captures.
+            give_back()
             if path.stat().st_size >= FILE_BYTES:
                 writer.close()
                 writer = None

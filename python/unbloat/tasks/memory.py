@@ -24,9 +24,15 @@ def lean_memory() -> Callable[[], object]:
     if (arrow := sys.modules.get("pyarrow")) is not None:
         arrow.set_memory_pool(arrow.system_memory_pool())
     libc = ctypes.CDLL(None)
-    if not hasattr(libc, "malloc_trim"):  # not glibc
-        return lambda: None
-    libc.mallopt(M_ARENA_MAX, 1)
-    libc.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
-    libc.mallopt(M_TRIM_THRESHOLD, LARGE_BYTES)
-    return lambda: libc.malloc_trim(0)
+    if hasattr(libc, "mallopt"):  # glibc
+        libc.mallopt(M_ARENA_MAX, 1)
+        libc.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
+        libc.mallopt(M_TRIM_THRESHOLD, LARGE_BYTES)
+    return give_back
+
+
+def give_back() -> None:
+    """Gives back what is free, also between what is not; elsewhere than with glibc nothing."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
