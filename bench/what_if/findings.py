@@ -1,8 +1,9 @@
 """What `bottleneck-rate` and `buffer-size` say about links that are known, at both ends: `make link-findings`.
 
 signal: runs of the simulator over the links of `links.py`, by three congestion controls · model: the true rate is what the
-link can deliver in bins of 100 ms with a queue, by the simulator's log; the true size is the scenario's · action: a line of `docs/generated/link-findings.jsonl` per run, and the page: coverage of the intervals, errors,
-widths, and findings that were withheld. No analysis is in the truth
+link can deliver in bins of 100 ms with a queue, by the simulator's log; the true size is the scenario's · action: a line of
+`docs/generated/link-findings.jsonl` per run, and the page: coverage of the intervals, errors, widths, and findings that were
+withheld. No analysis is in the truth
 """
 
 from __future__ import annotations
@@ -89,11 +90,11 @@ def measured(case: Case, traces: Path) -> dict[str, Any]:
         path.write_text(scenario(link, by, run, traces, folder))
         made = unbloat.simulate(path, pcap=folder)
         assert isinstance(made, unbloat.Run)  # the scenario has no sweep
-        raw = {end: next(folder.rglob(f"{end}.pcapng")).read_bytes() for end in ENDS}
-        rate = true_rate(link, folder, made.queues.to_pylist(), raw["server"])
+        captures = {end: next(folder.rglob(f"{end}.pcapng")) for end in ENDS}
+        rate = true_rate(link, folder, made.queues.to_pylist(), captures["server"].read_bytes())
         row: dict[str, Any] = {"rate_bps": rate and rounded(rate)}
         for end in ENDS:
-            row[end] = said(unbloat.analyze(next(folder.rglob(f"{end}.pcapng"))))
+            row[end] = said(unbloat.analyze(captures[end]))
     return row
 
 
@@ -102,16 +103,13 @@ def true_rate(
 ) -> float | None:
     """Bits per second of the link in bins with a queue at both ends that held packets up for `MIN_WAIT_MS` in the mean; None for
     less than a second of them. Beside rivals it is what arrived of the flow."""
-    standing = {
-        round(row["t_s"] * 1e9) // BIN_NS for row in queues if row["link"] == "up" and row["bytes"]
-    }
-    # The log has what stands at the end of each bin.
-    long = {
-        round(row["t_s"] * 1e9) // BIN_NS
+    # The log has what stands at the end of each bin: here the mean wait of those with a queue then.
+    waits_ms = {
+        round(row["t_s"] * 1e9) // BIN_NS: row["delay_ms"] or 0.0
         for row in queues
-        if row["link"] == "up" and (row["delay_ms"] or 0.0) >= MIN_WAIT_MS
+        if row["link"] == "up" and row["bytes"]
     }
-    busy = [at for at in sorted(standing & long) if at - 1 in standing]
+    busy = [at for at, ms in waits_ms.items() if ms >= MIN_WAIT_MS and at - 1 in waits_ms]
     if len(busy) < MIN_BINS:
         return None
     known = arrivals(raw) if link.rivals else capacity(link, folder)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from unbloat.corpus.scratch import Rows, Scratch
+from unbloat.corpus.scratch import UNIT_COLUMNS, Rows, Scratch
 from unbloat.corpus.tables import NAMES
 from unbloat.corpus.unit import ANALYSIS, BAD, DONE, FAILED, Receipt
 
@@ -19,10 +19,7 @@ class Receipts(Rows):
     """Receipts of units, a row each."""
 
     COLUMNS: ClassVar = {
-        "key": "TEXT",
-        "file": "BLOB",
-        "device": "BLOB",
-        "size_bytes": "INTEGER",
+        **UNIT_COLUMNS,
         "state": "TEXT",
         "t0_s": "REAL",
         # Lines about a unit that is not done, or not completely, as JSON; none without.

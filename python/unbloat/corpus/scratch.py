@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Self
 
 # Of each of SQLite's caches; a database without a name may have several.
 CACHE_KB = 8 << 10
+# Columns of units and of their receipts. Names of files need not be UTF-8: they are bytes.
+UNIT_COLUMNS = {"key": "TEXT", "file": "BLOB", "device": "BLOB", "size_bytes": "INTEGER"}
 # Rows that are read together.
 BATCH = 1 << 10
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unbloat.corpus.scratch import BATCH, Rows, Scratch
+from unbloat.corpus.scratch import BATCH, UNIT_COLUMNS, Rows, Scratch
 from unbloat.corpus.unit import Unit, is_remote, without_credentials
 
 LISTED = pa.schema(
@@ -30,10 +30,7 @@ class UnitTable(Rows):
     """Units in an order. Iterating gives a new dictionary of each."""
 
     COLUMNS: ClassVar = {
-        "key": "TEXT",
-        "file": "BLOB",
-        "device": "BLOB",
-        "size_bytes": "INTEGER",
+        **UNIT_COLUMNS,
         # Whatever else a unit has, as JSON.
         "rest": "TEXT",
     }

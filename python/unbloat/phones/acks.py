@@ -48,7 +48,7 @@ def part_of(
     if isinstance(part, Bulk):
         if part.upload:
             return part
-        beside = uploaded(group, part.after_s, part.after_s + part.size_bytes * 8 / part.rate_bps)
+        beside = uploaded(group, part.after_s, part.after_s + part.long_s)
         return replace(part, ack_ms=drawn(beside, population, random))
     found: list[Exchange] = []
     at_s = part.after_s
@@ -72,7 +72,7 @@ def uploaded(group: Group, from_s: float, to_s: float) -> float:
         if isinstance(one, Bulk)
         and one.upload
         and one.after_s <= to_s
-        and from_s < one.after_s + one.size_bytes * 8 / one.rate_bps
+        and from_s < one.after_s + one.long_s
     )
 
 

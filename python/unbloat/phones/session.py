@@ -74,6 +74,11 @@ class Bulk:
     ack_ms: float = 0.1
     """As of an exchange, of a download alone."""
 
+    @property
+    def long_s(self) -> float:
+        """How long it takes at its rate."""
+        return self.size_bytes * 8 / self.rate_bps
+
 
 @dataclass(frozen=True)
 class Group:

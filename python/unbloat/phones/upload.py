@@ -58,7 +58,7 @@ def link_bps(what: Bulk) -> float:
 def scenario(what: Bulk, base_us: int) -> str:
     """The scenario file."""
     rate_bps = link_bps(what)
-    long_s = what.size_bytes * 8 / what.rate_bps
+    long_s = what.long_s
     if what.paced:
         # Whole seconds would round a short upload; a slot has no other meaning here.
         app = f'{{ kind = "rate-profile", profile = [{what.rate_bps:.0f}], unit = "bit/s", slot = "1 s" }}'
