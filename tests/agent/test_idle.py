@@ -108,13 +108,19 @@ def no_problem(agent: Any, seconds: float = AFTER_S) -> None:
         time.sleep(0.2)
 
 
-def appears(agent: Any, begun: float, what: str) -> None:
-    """Within two seconds, and in the log once."""
-    until(lambda: problems(agent), 10, every_s=0.05)
-    assert time.monotonic() - begun < WITHIN_S
+def appears(agent: Any, what: str) -> float:
+    """When it did; it is in the log once."""
+    until(lambda: problems(agent), 20, every_s=0.05)
+    now = time.monotonic()
     (problem,) = problems(agent)
     assert problem.startswith(what), problem
     assert agent.log().count(problem) == 1
+    return now
+
+
+def appears_in_time(agent: Any, begun: float, what: str) -> None:
+    """For tests that run alone: looks take a hundredth of a processor at most, and each takes longer beside other tests."""
+    assert appears(agent, what) - begun < WITHIN_S
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["own-namespace", "another-namespace"])
@@ -127,8 +133,8 @@ def test_a_program_on_sockets_that_is_not_called_is_a_problem_until_it_counts(
         agent.serve()
         assert agent.status()["work"]["receive"] == "quiet"
         detach(agent)
-        begun = first_100_kb(taker(testbed, "host", "10.0.0.2"))
-        appears(agent, begun, "downloads do nothing: ")
+        first_100_kb(taker(testbed, "host", "10.0.0.2"))
+        appears(agent, "downloads do nothing: ")
         (problem,) = problems(agent)
         assert "counted no connection and no ACK" in problem
         assert "unbloat-agent off" in problem
@@ -163,9 +169,8 @@ def test_a_kernel_that_refuses_every_window_is_a_problem_until_it_takes_one(
             key = ("key", "0", "0", "0", "0", "value", *each)
             run("bpftool", "map", "update", "pinned", path, *key)
 
-        begun = time.monotonic()
         counts(sockets=1, samples=900, decisions=90, refused=784)
-        appears(agent, begun, "downloads do nothing: the kernel refused all ")
+        appears(agent, "downloads do nothing: the kernel refused all ")
         counts(sockets=1, samples=901, decisions=91, refused=784, applied=1)
         until(lambda: problems(agent) == [], 2)
         assert agent.status()["work"]["receive"] == "counts"
@@ -187,7 +192,7 @@ def test_a_download_that_runs_while_the_program_is_detached_is_a_problem_soon(
         time.sleep(2.3)
         detach(agent)
         begun = time.monotonic() + 100_000 * 8 / 8e6
-        appears(agent, begun, "downloads do nothing: ")
+        appears_in_time(agent, begun, "downloads do nothing: ")
         assert agent.status()["work"]["receive"] == "idle"
 
 
@@ -266,8 +271,8 @@ def test_traffic_of_another_namespace_is_no_problem_where_the_own_one_is_the_sco
         upload(testbed)
         no_problem(agent)
         sender(testbed, "server")
-        begun = first_100_kb(taker(testbed, "host", "10.0.0.2"))
-        appears(agent, begun, "downloads do nothing: ")
+        first_100_kb(taker(testbed, "host", "10.0.0.2"))
+        appears(agent, "downloads do nothing: ")
 
 
 @pytest.mark.parametrize("walk", [True, False])
@@ -314,6 +319,7 @@ def test_another_program_that_replaces_the_callback_flags_is_no_problem(tmp_path
         assert "had replaced the callback flags" in agent.log()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("cure", ["acks", "gate"])
 def test_a_program_on_the_device_that_is_not_called_is_a_problem(tmp_path: Path, cure: str) -> None:
     text = uplink_scenario('rate = "8 Mbit/s"')
@@ -330,10 +336,13 @@ def test_a_program_on_the_device_that_is_not_called_is_a_problem(tmp_path: Path,
                 testbed.ask("phone", "tc", "filter", "del", "dev", testbed.device, hook)
             time.sleep(2)
             begun = first_100_kb(taker(testbed, "server", "10.0.0.1"))
-            appears(agent, begun, "ACK-window" if cure == "acks" else "the gate does nothing")
+            appears_in_time(
+                agent, begun, "ACK-window" if cure == "acks" else "the gate does nothing"
+            )
             assert testbed.device in problems(agent)[0]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("cure", ["acks", "gate"])
 def test_a_program_on_the_device_that_is_not_called_for_what_is_forwarded_is_a_problem(
     tmp_path: Path, cure: str
@@ -359,7 +368,9 @@ def test_a_program_on_the_device_that_is_not_called_for_what_is_forwarded_is_a_p
                 testbed.ask("phone", "tc", "filter", "del", "dev", testbed.device, hook)
             time.sleep(2)
             begun = first_100_kb(taker(testbed, ends[1], ends[2]))
-            appears(agent, begun, "ACK-window" if cure == "acks" else "the gate does nothing")
+            appears_in_time(
+                agent, begun, "ACK-window" if cure == "acks" else "the gate does nothing"
+            )
             assert "packets were forwarded" in problems(agent)[0]
 
 
@@ -434,6 +445,7 @@ def test_on_waits_until_the_cure_counts_and_says_by_its_exit_code_that_it_does_n
         assert "downloads do nothing" in json.loads(done.stdout.splitlines()[-1])["error"]
 
 
+@pytest.mark.alone
 def test_a_congestion_control_that_is_not_set_is_a_problem_until_it_is(tmp_path: Path) -> None:
     """Its program is detached behind the agent's back. Connections from before, those to elsewhere
     and what an application chose itself are none."""
@@ -457,7 +469,7 @@ def test_a_congestion_control_that_is_not_set_is_a_problem_until_it_is(tmp_path:
             no_problem(agent, 3)
             end(six)
             begun = first_100_kb(taker(testbed, "server", "10.0.0.1", port=5301))
-            appears(agent, begun, "congestion control does nothing: ")
+            appears_in_time(agent, begun, "congestion control does nothing: ")
             (problem,) = problems(agent)
             assert f"should use {wanted} and use {usual}" in problem
             assert agent.status()["work"]["congestion"] == "idle"
@@ -467,6 +479,7 @@ def test_a_congestion_control_that_is_not_set_is_a_problem_until_it_is(tmp_path:
             assert "congestion control does nothing" in done.stderr
 
 
+@pytest.mark.alone
 def test_a_shaper_whose_discipline_was_replaced_is_a_problem(tmp_path: Path) -> None:
     """Reports come, but what leaves does not pass HTB. Without reports it has nothing to do."""
     settings = ("shaper.enabled=true", "uplink.mode=gate", "trial.enabled=false")
@@ -484,7 +497,7 @@ def test_a_shaper_whose_discipline_was_replaced_is_a_problem(tmp_path: Path) -> 
         testbed.ask("phone", "tc", *words)
         # At 2 Mbit/s 100 KB take 0.4 s.
         begun = time.monotonic() + 0.4
-        appears(agent, begun, "the shaper does nothing: ")
+        appears_in_time(agent, begun, "the shaper does nothing: ")
         assert "replaced HTB" in problems(agent)[0]
         modem.cut()
         until(lambda: problems(agent) == [], 5)

@@ -38,9 +38,9 @@ SCENARIOS = {
         "paced", "", f"{CLEAN}", CLEAN, upload("--seconds", "9", "--rate", "2000000"), 40
     ),
     "lossy": Scenario("lossy", "", f"{CLEAN},loss=0.02,seed=3", CLEAN, BULK, 40),
-    # For the size alone: it shrinks, is never full, and loses at random as well.
+    # For the size alone: it shrinks, is never full, and loses at random as well. CUBIC needs 4.2 s until 300 kB are full.
     "shrinking": Scenario(
-        "shrinking", "", "rate=10e6,queue=300000,delay=20,deep=4.5/100000", CLEAN, BULK, 40
+        "shrinking", "", "rate=10e6,queue=300000,delay=20,deep=6/100000", CLEAN, BULK, 40
     ),
     "never-full": Scenario(
         "never-full",
@@ -195,7 +195,7 @@ def test_a_buffer_that_shrinks_has_two_sizes(links: Path, end: str) -> None:
     assert buffer
     assert buffer["buffer_bytes_before"] == pytest.approx(300_000, rel=SIZE_TOLERANCE)
     assert buffer["buffer_bytes"] == pytest.approx(100_000, rel=SIZE_TOLERANCE)
-    assert 4.0 < buffer["changed_s"] < 6.0
+    assert 5.5 < buffer["changed_s"] < 6.5
 
 
 @pytest.mark.parametrize("end", ENDS)

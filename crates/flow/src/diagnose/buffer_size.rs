@@ -19,7 +19,8 @@
 //! - `limit` is `bytes` where the bytes agree with each other and the waits do not. It is `time` where it is the other way
 //!   round, and `bytes or time` where both do, since the rate was steady. Packets of one size look like bytes.
 //! - Where one moment divides the losses into two parts that agree with themselves, and differ by a quarter, the buffer had
-//!   two sizes in time. The value is the later one, and `buffer_bytes_before` the earlier one.
+//!   two sizes in time. The value is the later one, and `buffer_bytes_before` the earlier one. Losses while a queue above the
+//!   smaller size drains count for neither.
 //! - Where losses of a second and more agree with themselves, and the buffer held more later without a loss, it grew. The
 //!   value is a lower bound then, beside `buffer_bytes_before`.
 //! - `not reached`: nothing was lost, or losses came at any queue (random loss, or queue management that drops early). Then
@@ -132,10 +133,14 @@ impl Queues {
             return Some(Full { lost: &self.lost, before: None });
         }
         let (first, rest) = self.lost.split_at(divided(&self.lost, of)?);
-        // What was queued before a smaller size goes on being above it, until it has left.
-        let changed = rest.first()?;
-        let longest_ms = first.last()?.ms.max(changed.ms);
-        let queued = changed.at + Duration((longest_ms * 1e6) as u64);
+        // What was queued before a smaller size goes on being above it, until it has left. Losses meanwhile show neither size.
+        let behind = rest.first()?;
+        let drains = Duration((first.last()?.ms.max(behind.ms) * 1e6) as u64);
+        let nearly = NEAR_FULL * median(first, of)?;
+        let is_before = |q: &Queue| of(q) >= nearly || q.at + drains < behind.at;
+        let (first, between) = first.split_at(first.iter().rposition(is_before)? + 1);
+        let changed = between.first().unwrap_or(behind);
+        let queued = behind.at + drains;
         let second = rest.get(rest.partition_point(|q| q.at <= queued)..)?;
         let full = |part: &[Queue]| {
             let span = part.first().zip(part.last()).map(|(a, b)| a.at..=b.at);
@@ -370,6 +375,26 @@ mod tests {
         assert!((f.number("buffer_bytes") / 1e5 - 1.0).abs() < 0.05, "{}", f.text);
         assert!((f.number("buffer_bytes_before") / 3e5 - 1.0).abs() < 0.03, "{}", f.text);
         assert!((f.number("changed_s") - 7.92).abs() < 0.05, "{}", f.text);
+    }
+
+    #[test]
+    fn a_loss_while_the_queue_of_the_larger_size_drains_shows_neither_size() {
+        // It rises to 300 kB, drains to 100 kB in the fifth of a second before 6.1 s, and is full there.
+        let queue = |s: f64| match s {
+            s if s < 5.9 => sawtooth(s + 0.1, 3e5),
+            s if s < 6.1 => 3e5 - (s - 5.9) * 1e6,
+            s => sawtooth(s - 4.2, 1e5),
+        };
+        let near_the_top = |s: f64| at_the_top(if s < 5.9 { s + 0.1 } else { s - 4.2 });
+        let lost = |s: f64| near_the_top(s) || (5.93..5.99).contains(&s);
+        let f = check(&case(&|_| 8.0, &queue, &lost).evidence()).expect("two sizes");
+        assert!((f.number("buffer_bytes") / 1e5 - 1.0).abs() < 0.05, "{}", f.text);
+        assert!((f.number("buffer_bytes_before") / 3e5 - 1.0).abs() < 0.03, "{}", f.text);
+        assert!((f.number("changed_s") - 5.98).abs() < 0.02, "{}", f.text);
+        // The control: a second before, when nothing drained.
+        let lost = |s: f64| near_the_top(s) || (4.6..4.62).contains(&s) || (4.8..4.82).contains(&s);
+        let f = check(&case(&|_| 8.0, &queue, &lost).evidence()).expect("a bound");
+        assert_eq!(f.word("limit"), "not reached", "{}", f.text);
     }
 
     #[test]
