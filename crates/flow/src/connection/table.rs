@@ -17,6 +17,7 @@ use crate::connection::summary::{RuleInputs, connection_row, flow_row};
 use crate::connection::{Conn, SegmentOutcome, TableContext};
 use crate::diagnose;
 use crate::identity::key::{Hasher, Key};
+use crate::series::directions::Directions;
 use crate::series::evidence::{CaptureFacts, Evidence, Rival};
 use crate::series::output::{Select, Series, SeriesSelection};
 use crate::series::rows::{Connection, Event, Finding, Flow, Sample, Segment};
@@ -42,6 +43,8 @@ pub struct Options {
     pub events: Select,
     /// Connections whose segments are stored.
     pub segments: Select,
+    /// Connections of which the delay of each direction is kept.
+    pub directions: Select,
     /// Maximum number of segment rows per flow; beyond, neighbours are joined.
     pub max_segments: usize,
     /// End of the warm-up. Distributions, shares of time and goodput leave out what was before; counters and series
@@ -60,6 +63,7 @@ impl Default for Options {
             samples: Select::None,
             events: Select::None,
             segments: Select::None,
+            directions: Select::None,
             max_segments: 200_000,
             measured_from: Instant::ZERO,
             until: Instant(u64::MAX),
@@ -109,6 +113,8 @@ pub struct Analysis {
     pub events: Vec<Event>,
     /// Segments of the connections selected.
     pub segments: Vec<Segment>,
+    /// The delay of each direction, of the flows of the connections selected that have one.
+    pub directions: Vec<(u32, Directions)>,
     /// Flows whose segments were joined to stay below the maximum.
     pub joined: Vec<u32>,
     /// Number of packets by kind.
@@ -511,6 +517,10 @@ impl Analyzer {
                 path_rtt_ms_min: path.map(|ns| ns as f64 / 1e6),
             };
             self.out.findings.extend(diagnose::flow_findings(&evidence));
+            if self.options.directions.includes(connection.id) {
+                let kept = inputs.directions.iter().cloned();
+                self.out.directions.extend(kept.map(|directions| (flow.id, directions)));
+            }
         }
     }
 

@@ -43,20 +43,11 @@
 
 use super::reading::{Values, rate, seconds};
 use super::{Check, Rule, page::page};
-use crate::series::directions::{Directions, Waits};
+use crate::series::arrivals::{Step, certain_wait, packet, runs};
 use crate::series::evidence::Evidence;
-use crate::series::rows::{Finding, Flow, Severity};
-use units::{Duration, Instant};
+use crate::series::rows::{Finding, Severity};
+use units::Instant;
 
-/// Wait from which a queue certainly stood: hosts hold packets up for a few milliseconds, and a tick is unknown at each
-/// end of a wait and in the base.
-const MIN_WAIT: Duration = Duration::from_millis(8);
-const MIN_WAIT_TICKS: u64 = 3;
-/// A queue of one packet is that in service.
-const MIN_WAIT_PACKETS: f64 = 2.0;
-/// Shortest run: a tick at its ends is a twentieth, and a burst of a few packets is no rate.
-const MIN_RUN: Duration = Duration::from_millis(100);
-const MIN_RUN_TICKS: u64 = 20;
 /// Time and packets that make a rate of the link: ten parts of 0.3 s and of 20 packets.
 pub(super) const MIN_QUEUED_S: f64 = 3.0;
 const MIN_PACKETS: f64 = 200.0;
@@ -70,8 +61,6 @@ const STUDENT: f64 = 1.833;
 /// What a mean can be wrong by at least: drift of a clock (500 ppm, NTP's bound), ACKs that were delayed, mixed sizes of
 /// packets.
 const MIN_ERROR: f64 = 0.005;
-/// Headers of IPv4 or IPv6, and of TCP with timestamps.
-const HEADERS: [f64; 2] = [52.0, 72.0];
 
 pub(super) const RULE: Rule = Rule {
     name: "bottleneck-rate",
@@ -80,15 +69,6 @@ pub(super) const RULE: Rule = Rule {
     page: page!("bottleneck_rate.rs"),
     check: Check::Flow(check),
 };
-
-/// What arrived between two moments, with a queue in front of the link all the time.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    from: Instant,
-    to: Instant,
-    seconds: f64,
-    bytes: f64,
-}
 
 /// The rate of the link while a queue stood, in bit/s of IP packets.
 #[derive(Clone, Copy, Debug)]
@@ -101,56 +81,6 @@ struct Link {
     queued_s: f64,
     from: Instant,
     to: Instant,
-}
-
-/// The least wait with which a queue certainly stood.
-pub(super) fn certain_wait(flow: &Flow, directions: &Directions) -> Option<Duration> {
-    let goodput = flow.goodput?.0 as f64 / 8.0;
-    let packet_s = f64::from(flow.mss.max(1)) / goodput.max(1.0);
-    let packets = Duration((MIN_WAIT_PACKETS * packet_s * 1e9) as u64);
-    Some(MIN_WAIT.max(directions.tick * MIN_WAIT_TICKS).max(packets))
-}
-
-/// Runs of arrivals between which the link was busy all the time.
-fn runs(directions: &Directions, least_wait: Duration) -> Vec<Vec<Step>> {
-    let least_run = MIN_RUN.max(directions.tick * MIN_RUN_TICKS);
-    let mut by_arrival: Vec<&Waits> = directions.waits.iter().collect();
-    by_arrival.sort_by_key(|w| (w.arrived, w.delivered));
-    let (mut found, mut run): (Vec<Vec<Step>>, Vec<Step>) = (Vec::new(), Vec::new());
-    let mut last: Option<(Instant, u64)> = None;
-    for w in by_arrival {
-        let Some((at, delivered)) = last else {
-            last = Some((w.arrived, w.delivered));
-            continue;
-        };
-        let gap = w.arrived.since(at);
-        // Of arrivals in one tick the first is nearest to it. The others count in the next step: none is left out.
-        if gap == Duration::ZERO {
-            continue;
-        }
-        last = Some((w.arrived, delivered.max(w.delivered)));
-        if w.data >= gap + least_wait {
-            run.push(Step {
-                from: at,
-                to: w.arrived,
-                seconds: gap.as_secs_f64(),
-                bytes: w.delivered.saturating_sub(delivered) as f64,
-            });
-        } else if !run.is_empty() {
-            found.push(std::mem::take(&mut run));
-        }
-    }
-    found.push(run);
-    found.retain(|run| {
-        run.first().zip(run.last()).is_some_and(|(a, b)| b.to.since(a.from) >= least_run)
-    });
-    found
-}
-
-/// Bytes of payload in a full segment, and of its IP packet.
-pub(super) fn packet(flow: &Flow, v6: bool) -> (f64, f64) {
-    let payload = f64::from(flow.mss.max(1));
-    (payload, payload + HEADERS[usize::from(v6)])
 }
 
 /// Half of the 90 % interval of a mean over `steps` of `total_s`, as a share of `mean`.
@@ -254,6 +184,8 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 mod tests {
     use super::super::testing::{Case, at};
     use super::*;
+    use crate::series::directions::{Directions, Waits};
+    use units::Duration;
 
     /// A transfer of 12 s: by second, the rate at which data arrives, in Mbit/s of IP packets, and what it waited, in ms.
     fn case(mbit: &dyn Fn(f64) -> f64, wait_ms: &dyn Fn(f64) -> f64, tick_ms: u64) -> Case {

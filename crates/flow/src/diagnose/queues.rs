@@ -3,7 +3,8 @@
 //! signal: arrivals and waits of segments (`series/directions`) · model: what arrives while a segment waits stood before it in
 //! one queue, at whatever rate it left · action: the queues of a flow, for `buffer-size`
 
-use super::bottleneck_rate::{MIN_QUEUED_S, certain_wait, packet};
+use super::bottleneck_rate::MIN_QUEUED_S;
+use crate::series::arrivals::{Curve, certain_wait, packet};
 use crate::series::directions::{Directions, Waits};
 use crate::series::rows::Flow;
 use units::{Duration, Instant};
@@ -17,40 +18,6 @@ pub(super) struct Queue {
     pub at: Instant,
     pub bytes: f64,
     pub ms: f64,
-}
-
-/// Bytes that had arrived, over the time of the receiver.
-struct Curve(Vec<(Instant, f64)>);
-
-impl Curve {
-    fn of(waits: &[Waits]) -> Curve {
-        let mut points: Vec<(Instant, f64)> =
-            waits.iter().map(|w| (w.arrived, w.delivered as f64)).collect();
-        points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let mut most = 0.0_f64;
-        for point in &mut points {
-            most = most.max(point.1);
-            point.1 = most;
-        }
-        Curve(points)
-    }
-
-    /// On the line between the points beside `at`; `None` before the first and after the last one.
-    fn at(&self, at: Instant) -> Option<f64> {
-        let i = self.0.partition_point(|point| point.0 <= at);
-        let before = *self.0.get(i.checked_sub(1)?)?;
-        if before.0 == at {
-            return Some(before.1);
-        }
-        let behind = *self.0.get(i)?;
-        let share = at.since(before.0).as_secs_f64() / behind.0.since(before.0).as_secs_f64();
-        Some(before.1 + share * (behind.1 - before.1))
-    }
-
-    /// Payload that arrived while this segment waited.
-    fn during(&self, w: &Waits) -> Option<f64> {
-        Some(self.at(w.arrived)? - self.at(Instant(w.arrived.0.checked_sub(w.data.0)?))?)
-    }
 }
 
 /// The queues of a flow: at all times, and beside its losses.

@@ -1,7 +1,8 @@
 //! Figures over time: one limit per bin (`limits`), a flow in at most 512 bins (`profile`), and the rows and
 //! series that the analysis returns. Timestamps of the other host (`stamps`, `tick`) give each direction's own delay
-//! (`directions`), and what stood in the queue at a loss (`losses`).
+//! (`directions`), what arrived while a queue stood (`arrivals`), and what stood in the queue at a loss (`losses`).
 
+pub mod arrivals;
 pub mod directions;
 pub mod evidence;
 pub(crate) mod growth;
