@@ -8,8 +8,16 @@
 from unbloat.capture.analyze import analyze
 from unbloat.comparison.compare import Comparison, compare
 from unbloat.corpus.open import corpus
-from unbloat.errors import CaptureError, LabError, ScenarioError, TraceMissing, UnbloatError
+from unbloat.errors import (
+    CaptureError,
+    LabError,
+    LinkUnknown,
+    ScenarioError,
+    TraceMissing,
+    UnbloatError,
+)
 from unbloat.lab.execute import lab
+from unbloat.link.fit import LinkFit, fit
 from unbloat.modem.log import ModemLog, modem_log
 from unbloat.path.locate import Located, locate
 from unbloat.run.open import open_run
@@ -23,6 +31,8 @@ __all__ = [
     "CaptureError",
     "Comparison",
     "LabError",
+    "LinkFit",
+    "LinkUnknown",
     "Located",
     "ModemLog",
     "Run",
@@ -35,6 +45,7 @@ __all__ = [
     "analyze",
     "compare",
     "corpus",
+    "fit",
     "lab",
     "locate",
     "modem_log",

@@ -30,3 +30,7 @@ class AgentError(UnbloatError):
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
         self.code = code
+
+
+class LinkUnknown(UnbloatError):
+    """A capture that does not show the rate of a link, with what it shows."""

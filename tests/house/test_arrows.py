@@ -20,6 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "algo": {"units"},
     "capture": {"units"},
     "flow": {"capture", "units"},
+    "fit": {"algo", "flow", "units"},
     # The units of a key's value are those of the algorithms' parameters.
     "settings": {"algo", "units"},
     "scenario": {"algo", "settings", "units"},
@@ -29,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "emu": {"algo", "capture", "scenario", "sim", "units"},
     "measure": {"algo", "capture", "flow", "netlink", "units"},
     "modem": {"algo", "units"},
-    "py": {"algo", "capture", "flow", "modem", "scenario", "sim", "units"},
+    "py": {"algo", "capture", "fit", "flow", "modem", "scenario", "sim", "units"},
 }
 # Only beside it, for tests.
 FOR_TESTS: dict[str, set[str]] = {"emu": {"capture", "sim"}}

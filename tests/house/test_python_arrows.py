@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "comparison": {"capture", "errors", "report", "run", "text"},
     "scenario": {"_native", "comparison", "errors", "report", "run", "tasks", "text"},
     "path": {"_native", "capture", "charts", "errors", "report", "run", "text"},
+    "link": {"_native", "capture", "charts", "errors", "report", "run", "text", "version"},
     "lab": {"_native", "errors", "run", "scenario", "text"},
     "claims": {
         "_native",
@@ -58,6 +59,7 @@ ALLOWED: dict[str, set[str]] = {
         "corpus",
         "errors",
         "lab",
+        "link",
         "modem",
         "path",
         "run",
@@ -77,6 +79,7 @@ ALLOWED: dict[str, set[str]] = {
         "fairness",
         "front",
         "lab",
+        "link",
         "measured",
         "path",
         "phones",

@@ -21,6 +21,7 @@ use units::{Duration, Instant};
 use crate::progress::Progress;
 
 mod columns;
+mod fit;
 mod locate;
 mod modem;
 mod plan;
@@ -74,6 +75,7 @@ fn analyze<'py>(
         samples: select(samples.as_ref(), "samples")?,
         events: select(events.as_ref(), "events")?,
         segments: select(segments.as_ref(), "segments")?,
+        directions: Select::None,
         max_segments,
         measured_from: span.map_or(Instant::ZERO, |s| Instant(s.0)),
         until: span.map_or(Instant(u64::MAX), |s| Instant(s.1)),
@@ -247,6 +249,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(simulate::scenario_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(simulate::algorithms, m)?)?;
     m.add_function(wrap_pyfunction!(locate::locate, m)?)?;
+    m.add_function(wrap_pyfunction!(fit::fit_rate, m)?)?;
     m.add_function(wrap_pyfunction!(modem::modem_log, m)?)?;
     m.add_function(wrap_pyfunction!(modem::modem_clock, m)?)?;
     m.add_function(wrap_pyfunction!(mos, m)?)?;

@@ -1,6 +1,7 @@
 """The command `unbloat`: reads the arguments, calls one public function per command, prints what it returns.
 
-Exit codes: 0 fine, 1 ran but a check failed (or the lab did), 2 wrong usage, 3 an input could not be read, 130 stopped by Ctrl-C.
+Exit codes: 0 fine, 1 ran but a check failed (or the lab did), 2 wrong usage, 3 an input could not be read, 5 a capture
+does not show what was asked, 130 stopped by Ctrl-C.
 Results go to standard output, progress and errors to standard error. Heavy imports wait until a command needs them.
 """
 
@@ -16,7 +17,7 @@ import typer
 import typer.core
 
 from unbloat.cli import agent, corpus
-from unbloat.cli.exit import FAILED, UNREADABLE, WRONG_USAGE, as_program, complain
+from unbloat.cli.exit import FAILED, UNKNOWN, UNREADABLE, WRONG_USAGE, as_program, complain
 from unbloat.cli.options import (
     Bin,
     Dask,
@@ -33,7 +34,7 @@ from unbloat.cli.options import (
     own_processes,
 )
 from unbloat.cli.usage import PlainErrors
-from unbloat.errors import AgentError, CaptureError, LabError, UnbloatError
+from unbloat.errors import AgentError, CaptureError, LabError, LinkUnknown, UnbloatError
 
 # A disk that takes no more is about what is written, never about what is read.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -80,6 +81,9 @@ def main() -> None:
     except AgentError as error:
         complain(error)
         sys.exit(error.code)
+    except LinkUnknown as error:
+        complain(error)
+        sys.exit(UNKNOWN)
     except UnbloatError as error:
         complain(error)
         sys.exit(WRONG_USAGE)
@@ -308,6 +312,60 @@ def locate(
         one_clock=one_clock,
     )
     raise typer.Exit(locate_files(files, options))
+
+
+@app.command(
+    short_help="Fit the slowest link from a capture, as a trace and a scenario.",
+    epilog="Example: unbloat fit upload.pcapng --trace up.trace --write link/",
+)
+def fit(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A capture (pcap, pcapng, .gz, .zst) beside the sender or the receiver.",
+            show_default=False,
+        ),
+    ],
+    connection: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Another connection than the largest, or one direction of it (3→, 3←).",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.trace", help="Write the rate in mahimahi's format."),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write a scenario for sim and lab, its trace, and the draws."
+        ),
+    ] = None,
+    report: Report = None,
+    draws: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1000, help="Rates over time that are drawn.")
+    ] = 40,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed of the draws.")] = 1,
+    json: Json = False,
+) -> None:
+    """The rate of the slowest link over time with its interval, and its buffer. It ends with 5 where the transfer never filled the link."""
+    from unbloat.cli.fit import FitOptions, fit_file
+
+    fit_file(
+        file,
+        FitOptions(
+            connection=connection,
+            trace=trace,
+            write=write,
+            report=report,
+            draws=draws,
+            seed=seed,
+            json=json,
+        ),
+    )
 
 
 @app.command(

@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 
-# A check failed, or the lab did; the arguments are wrong; an input could not be read.
-FAILED, WRONG_USAGE, UNREADABLE = 1, 2, 3
+# A check failed, or the lab did; the arguments are wrong; an input could not be read; it does not show what was asked.
+FAILED, WRONG_USAGE, UNREADABLE, UNKNOWN = 1, 2, 3, 5
 
 
 def as_program(command: Callable[[], None]) -> None:

@@ -1,0 +1,74 @@
+//! A model of the slowest link of a path, from what one flow met on it.
+//!
+//! signal: arrivals at the receiver, and what each segment waited (`flow::series::directions`) · model: while a queue
+//! stands the link delivers its rate, else at least what arrives (`slots`); the rate stays, drifts or jumps from slot to
+//! slot (`chain`) · action: [`rate`] draws rates over time that all explain the capture
+//!
+//! No clock and no random source here: times are those of the capture, and random numbers come in as an argument.
+
+mod chain;
+mod slots;
+
+use algo::Rng;
+use flow::series::directions::Directions;
+use flow::series::rows::Flow;
+use units::{Duration, Instant};
+
+pub use crate::chain::Habit;
+pub use crate::slots::Seen;
+
+/// Why no rate over time is known.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Refused {
+    /// Fewer arrivals than a rate needs, or all at one moment.
+    #[error("too little arrived")]
+    Short,
+    /// No queue stood for long enough: the link is at least as fast as the fastest slot.
+    #[error(
+        "a queue stood for {queued_s:.1} s, and 3 s are needed: the link has at least {at_least_bps:.0} bit/s"
+    )]
+    NeverFull {
+        /// Time in which a queue stood.
+        queued_s: f64,
+        /// What arrived in the fastest slot.
+        at_least_bps: f64,
+    },
+}
+
+/// The rate of a link over time, in bit/s of IP packets.
+#[derive(Clone, Debug)]
+pub struct RateOverTime {
+    /// Begin of the first slot, by the capture's clock.
+    pub from: Instant,
+    /// Length of each.
+    pub width: Duration,
+    /// What was seen in each slot.
+    pub seen: Vec<Seen>,
+    /// Rates, slot by slot, each of them as likely as the others.
+    pub draws: Vec<Vec<f64>>,
+    /// How the rate changes.
+    pub habit: Habit,
+}
+
+/// Rates of the link in front of a flow, over time.
+///
+/// # Errors
+///
+/// [`Refused`] where nothing is known of the link but a lower bound.
+pub fn rate(
+    flow: &Flow,
+    directions: &Directions,
+    v6: bool,
+    draws: usize,
+    random: &mut Rng,
+) -> Result<RateOverTime, Refused> {
+    let slots = slots::slots(flow, directions, v6)?;
+    let chain = chain::Chain::fitted(&slots);
+    Ok(RateOverTime {
+        from: slots.from,
+        width: slots.width,
+        draws: (0..draws).map(|_| chain.draw(random)).collect(),
+        habit: chain.habit,
+        seen: slots.seen,
+    })
+}

@@ -1,0 +1,104 @@
+//! What each slot of time shows of the rate.
+//!
+//! signal: the curve of arrivals, and the runs in which the link was busy (`flow::series::arrivals`) · model: the rate of
+//! a slot is known where the link was busy for half of it at least; else it is at least what arrived · action: slots of
+//! equal length from the first arrival to the last one
+
+use flow::series::arrivals::{Curve, certain_wait, least_run, packet, runs};
+use flow::series::directions::Directions;
+use flow::series::rows::Flow;
+use units::{Duration, Instant};
+
+use crate::Refused;
+
+/// Packets of a slot: one more or less at its ends is a tenth.
+const MIN_PACKETS: f64 = 10.0;
+/// Part of a slot in which the link must have been busy. A queue in half of it still has as many packets.
+const MIN_BUSY: f64 = 0.5;
+/// Time with a queue, and its packets, that make a rate of the link, as for the finding `bottleneck-rate`.
+const MIN_QUEUED_S: f64 = 3.0;
+const MIN_QUEUED_PACKETS: f64 = 200.0;
+
+/// What a slot shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Seen {
+    /// The link was busy for so long, at this rate.
+    Rate {
+        /// Bit/s of IP packets.
+        bps: f64,
+        /// Of the slot.
+        busy_s: f64,
+    },
+    /// So much arrived, and the link may be faster.
+    AtLeast {
+        /// Bit/s of IP packets.
+        bps: f64,
+    },
+}
+
+/// All slots, and what their errors depend on.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    pub from: Instant,
+    pub width: Duration,
+    pub seen: Vec<Seen>,
+    /// Of a full IP packet.
+    pub packet_bits: f64,
+    /// Resolution of the receiver's clock.
+    pub tick_s: f64,
+}
+
+/// Slots from the first arrival to the last one.
+pub(crate) fn slots(flow: &Flow, directions: &Directions, v6: bool) -> Result<Slots, Refused> {
+    let (payload, packet) = packet(flow, v6);
+    let bits = |bytes: f64| bytes * 8.0 * packet / payload;
+    let curve = Curve::of(&directions.waits);
+    let (from, to) = curve.ends().ok_or(Refused::Short)?;
+    let (first, last) = (curve.at(from).unwrap_or(0.0), curve.at(to).unwrap_or(0.0));
+    let (span_s, bytes) = (to.since(from).as_secs_f64(), last - first);
+    let least_wait = certain_wait(flow, directions).ok_or(Refused::Short)?;
+    if bytes < payload || span_s <= 0.0 {
+        return Err(Refused::Short);
+    }
+    let packets = Duration((MIN_PACKETS * payload * span_s / bytes * 1e9) as u64);
+    let width = least_run(directions).max(directions.width * 2).max(packets);
+    let count = (to.since(from).0 / width.0) as usize;
+    let mut busy = vec![(0.0, 0.0); count];
+    for step in runs(directions, least_wait).iter().flatten() {
+        // A step may lie in several slots: an outage with a queue is one.
+        let (begin, end) = (step.from.since(from).0, step.to.since(from).0);
+        for at in begin / width.0..=end / width.0 {
+            let Some(slot) = busy.get_mut(at as usize) else { break };
+            let inside = end.min((at + 1) * width.0).saturating_sub(begin.max(at * width.0));
+            let share = inside as f64 / (end - begin).max(1) as f64;
+            *slot = (slot.0 + share * step.bytes, slot.1 + inside as f64 / 1e9);
+        }
+    }
+    let width_s = width.as_secs_f64();
+    let arrived = |slot: usize| {
+        let at = |slot: usize| curve.at(from + width * slot as u64).unwrap_or(last);
+        at(slot + 1) - at(slot)
+    };
+    let seen: Vec<Seen> = busy
+        .iter()
+        .enumerate()
+        .map(|(at, (bytes, busy_s))| match *busy_s >= MIN_BUSY * width_s {
+            true => Seen::Rate { bps: bits(*bytes) / busy_s, busy_s: *busy_s },
+            false => Seen::AtLeast { bps: bits(arrived(at)) / width_s },
+        })
+        .collect();
+    let queued_s: f64 = busy.iter().map(|slot| slot.1).sum();
+    let queued_bytes: f64 = busy.iter().map(|slot| slot.0).sum();
+    let known = seen.iter().any(|slot| matches!(slot, Seen::Rate { .. }));
+    if !known || queued_s < MIN_QUEUED_S || queued_bytes < MIN_QUEUED_PACKETS * payload {
+        let fastest = (0..count).map(arrived).fold(0.0, f64::max);
+        return Err(Refused::NeverFull { queued_s, at_least_bps: bits(fastest) / width_s });
+    }
+    Ok(Slots {
+        from,
+        width,
+        seen,
+        packet_bits: packet * 8.0,
+        tick_s: directions.tick.as_secs_f64(),
+    })
+}

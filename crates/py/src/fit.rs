@@ -1,0 +1,77 @@
+//! The rate of a link over time, from one flow of a capture.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use algo::Rng;
+use fit::{Refused, Seen};
+use flow::{AnalyzeError, Options, Select, analyze_files};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::CaptureError;
+use crate::progress::Progress;
+
+/// Fits the link in front of flow `flow` of the capture `paths`: `from_s` (since 1970), `width_s`, `draws` (bit/s by slot),
+/// `seen_bps` and `queued` (whether it is the rate or a lower bound), `drift` and `jump`. Where nothing is known:
+/// `refused`, and a lower bound of the rate, if there is one.
+#[pyfunction]
+#[pyo3(signature = (paths, flow, *, draws, seed, progress = None))]
+pub fn fit_rate<'py>(
+    py: Python<'py>,
+    paths: Vec<PathBuf>,
+    flow: u32,
+    draws: usize,
+    seed: u64,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let options = Options {
+        directions: Select::Connections(HashSet::from([flow / 2])),
+        ..Options::default()
+    };
+    let mut progress = Progress::new(progress);
+    let read =
+        py.detach(|| analyze_files(&paths, options, |done, total| progress.report((done, total))));
+    let analysis = match read {
+        Ok(report) => report.analysis,
+        Err(AnalyzeError::Stopped) => return Err(progress.stopped()),
+        Err(e) => return Err(CaptureError::new_err(e.to_string())),
+    };
+    let row = analysis.flows.iter().find(|row| row.id == flow);
+    let connection = analysis.connections.iter().find(|row| row.id == flow / 2);
+    let Some((row, connection)) = row.zip(connection) else {
+        return Err(PyValueError::new_err(format!("flow: the capture has no flow {flow}")));
+    };
+    let out = PyDict::new(py);
+    let found = analysis.directions.iter().find(|(id, _)| *id == flow);
+    let Some((_, directions)) = found else {
+        out.set_item("refused", "no timestamps")?;
+        return Ok(out);
+    };
+    let v6 = connection.a_addr.to_ip().is_ipv6();
+    let mut random = Rng::new(seed, "fit");
+    match py.detach(|| fit::rate(row, directions, v6, draws, &mut random)) {
+        Err(Refused::Short) => out.set_item("refused", "short")?,
+        Err(Refused::NeverFull { queued_s, at_least_bps }) => {
+            out.set_item("refused", "never full")?;
+            out.set_item("queued_s", queued_s)?;
+            out.set_item("at_least_bps", at_least_bps)?;
+        }
+        Ok(rate) => {
+            let seen = || rate.seen.iter();
+            out.set_item("from_s", rate.from.as_nanos() as f64 / 1e9)?;
+            out.set_item("width_s", rate.width.as_secs_f64())?;
+            let bps = seen().map(|slot| match slot {
+                Seen::Rate { bps, .. } | Seen::AtLeast { bps } => *bps,
+            });
+            out.set_item("seen_bps", bps.collect::<Vec<f64>>())?;
+            let queued = seen().map(|slot| matches!(slot, Seen::Rate { .. }));
+            out.set_item("queued", queued.collect::<Vec<bool>>())?;
+            out.set_item("drift", rate.habit.drift)?;
+            out.set_item("jump", rate.habit.jump)?;
+            out.set_item("draws", rate.draws)?;
+        }
+    }
+    Ok(out)
+}

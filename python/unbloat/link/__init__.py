@@ -1,0 +1,1 @@
+"""A model of the slowest link of a path, from one capture."""

@@ -1,0 +1,239 @@
+"""`fit`: the rate of the slowest link over time, and its buffer, from one capture.
+
+signal: one flow of the capture, the largest unless another is named · model: `crates/fit`, which draws rates over time
+that all explain the arrivals; buffer and delay are findings and figures of `analyze` · action: a `LinkFit`, or
+`LinkUnknown` with what is known
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from unbloat.capture.analyze import analyze, check_readable, nothing_to_say
+from unbloat.errors import CaptureError, LinkUnknown, UnbloatError
+from unbloat.run.direction import flow_of, main_directions
+from unbloat.run.run import Run
+from unbloat.run.tables import Row
+from unbloat.text.format import direction_id, rate_text
+
+DRAWS, SEED = 40, 1
+MAX_DRAWS = 1000
+# Of the intervals: 90 %.
+LOW, HIGH = 0.05, 0.95
+
+Progress = Callable[[int, int], None]
+Band = tuple[float, float, float]
+"""5 % quantile, median and 95 % quantile."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """What the queue in front of the link holds."""
+
+    low_bytes: float
+    bytes: float | None
+    """None: only the lower bound is known."""
+    high_bytes: float | None
+
+
+@dataclass(frozen=True)
+class LinkFit:
+    """The slowest link in front of one flow."""
+
+    capture: str
+    flow: Row
+    """Its row of the table `flows`."""
+    connection: Row
+    start_s: float
+    """Begin of the first slot, s since 1970, by the capture's clock."""
+    slot_s: float
+    seen_bps: list[float]
+    """What arrived in each slot, bit/s of IP packets: the rate where `queued`, else a lower bound of it."""
+    queued: list[bool]
+    draws: list[list[float]]
+    """Rates over time, bit/s by slot, each of them as likely as the others."""
+    drift: float
+    """Mean change of the rate's logarithm from slot to slot."""
+    jump: float
+    """Probability that the rate jumps from one slot to the next."""
+    buffer: Buffer | None
+    """None where no finding of `analyze` has a size."""
+
+    @property
+    def duration_s(self) -> float:
+        """Of all slots."""
+        return self.slot_s * len(self.seen_bps)
+
+    @property
+    def queued_s(self) -> float:
+        """Time of the slots whose rate was seen."""
+        return self.slot_s * sum(self.queued)
+
+    @property
+    def rtt_ms(self) -> float | None:
+        """The smallest round trip."""
+        rtt: float | None = self.flow["rtt_ms_min"]
+        return rtt
+
+    @cached_property
+    def band_bps(self) -> list[Band]:
+        """The 90 % interval of the rate and its median, by slot."""
+        return [quantiles(rates) for rates in zip(*self.draws, strict=True)]
+
+    @cached_property
+    def mean_bps(self) -> Band:
+        """The mean rate over all slots."""
+        return self.over(0, len(self.seen_bps))
+
+    def over(self, begin: int, end: int) -> Band:
+        """The mean rate from a slot to another, which is not counted."""
+        return quantiles([sum(draw[begin:end]) / (end - begin) for draw in self.draws])
+
+    @property
+    def median_bps(self) -> list[float]:
+        """The median of each slot."""
+        return [band[1] for band in self.band_bps]
+
+    def to_dict(self) -> Row:
+        """As `--json` prints it."""
+        low, middle, high = self.mean_bps
+        buffer = self.buffer
+        return {
+            "capture": self.capture,
+            "connection": self.connection["id"],
+            "direction": direction_id(self.flow["id"]),
+            "start_s": self.start_s,
+            "duration_s": self.duration_s,
+            "queued_s": self.queued_s,
+            "slot_s": self.slot_s,
+            "rate_bps": middle,
+            "rate_bps_low": low,
+            "rate_bps_high": high,
+            "drift": self.drift,
+            "jump": self.jump,
+            "rtt_ms": self.rtt_ms,
+            "buffer_bytes": buffer and buffer.bytes,
+            "buffer_bytes_low": buffer and buffer.low_bytes,
+            "buffer_bytes_high": buffer and buffer.high_bytes,
+            "slots": [
+                {
+                    "t_s": at * self.slot_s,
+                    "queued": queued,
+                    "seen_bps": seen,
+                    "rate_bps_low": band[0],
+                    "rate_bps": band[1],
+                    "rate_bps_high": band[2],
+                }
+                for at, (queued, seen, band) in enumerate(
+                    zip(self.queued, self.seen_bps, self.band_bps, strict=True)
+                )
+            ],
+        }
+
+
+def fit(
+    path: str | os.PathLike[str],
+    *,
+    connection: str | int | None = None,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    progress: Progress | None = None,
+) -> LinkFit:
+    """The rate of the slowest link over time, and its buffer, from one capture beside the sender or the receiver.
+
+    `connection` is an id, or one direction of it (`3→`, `3←`); otherwise the flow with the most payload. `draws` is the number of
+    rates over time, of the random `seed`. Raises `LinkUnknown` where the transfer shows no rate, `CaptureError` for what is no
+    readable capture, `UnbloatError` for a connection that is not there, and `FileNotFoundError`.
+    """
+    import unbloat._native as _native
+
+    name = os.fspath(path)
+    if name == "-":
+        raise UnbloatError("standard input (-) cannot be fitted: a capture is read twice")
+    if not 1 <= draws <= MAX_DRAWS:
+        raise UnbloatError(f"draws: expected 1 to {MAX_DRAWS}, got {draws}")
+    check_readable(name)
+    run = analyze(name)
+    flow = run.flow(chosen(run, connection))
+    try:
+        found: dict[str, Any] = _native.fit_rate(
+            [name], flow["id"], draws=draws, seed=seed, progress=progress or nothing_to_say
+        )
+    except _native.CaptureError as error:
+        raise CaptureError(str(error)) from None
+    if "refused" in found:
+        raise LinkUnknown(f"{name}, connection {flow['id'] // 2}: {why(found, flow)}")
+    return LinkFit(
+        capture=name,
+        flow=flow,
+        connection=run.connection(flow["id"] // 2),
+        start_s=found["from_s"],
+        slot_s=found["width_s"],
+        seen_bps=found["seen_bps"],
+        queued=found["queued"],
+        draws=found["draws"],
+        drift=found["drift"],
+        jump=found["jump"],
+        buffer=buffer_of(run, flow["id"]),
+    )
+
+
+def chosen(run: Run, connection: str | int | None) -> int:
+    """The flow that is meant."""
+    if connection is not None:
+        flow = flow_of(run, str(connection))
+        if run.connection(flow // 2)["proto"] != "tcp":
+            raise UnbloatError(f"connection {flow // 2} is not TCP, so that no ACKs show its queue")
+        return flow
+    flows = main_directions(run, (), tcp=True)
+    if not flows:
+        raise LinkUnknown(f"{run.name}: no connection of TCP")
+    return int(max(flows, key=lambda flow: flow["payload_bytes"] or 0)["id"])
+
+
+def why(found: dict[str, Any], flow: Row) -> str:
+    """What is known where no rate is."""
+    match found["refused"]:
+        case "never full":
+            return (
+                f"this transfer never filled the link for long enough: a queue stood for {found['queued_s']:.1f} s, and 3 s are "
+                f"needed. The link has at least {rate_text(found['at_least_bps'])}; more cannot be known from this"
+            )
+        case "no timestamps":
+            goodput = flow["goodput_bps"]
+            least = "" if goodput is None else f". The link has at least {rate_text(goodput)}"
+            return (
+                "TCP timestamps do not show when data arrived: too few packets, no timestamps, or a capture beside neither "
+                f"host{least}; more cannot be known from this"
+            )
+        case _:
+            return "too little arrived for a rate"
+
+
+def buffer_of(run: Run, flow: int) -> Buffer | None:
+    """By the finding `buffer-size`."""
+    for row in run.findings.to_pylist():
+        if row["rule"] == "buffer-size" and row["flow"] == flow:
+            values = json.loads(row["values"])
+            return Buffer(
+                values["buffer_bytes_low"],
+                values.get("buffer_bytes"),
+                values.get("buffer_bytes_high"),
+            )
+    return None
+
+
+def quantiles(values: list[float] | tuple[float, ...]) -> Band:
+    """With those of the interval between ranks rounded outwards."""
+    ranked = sorted(values)
+    last = len(ranked) - 1
+    return (
+        ranked[int(LOW * last)],
+        (ranked[last // 2] + ranked[(last + 1) // 2]) / 2,
+        ranked[-int(-HIGH * last // 1)],
+    )

@@ -1,0 +1,71 @@
+"""The page of `unbloat fit`: the fitted rate with its band over what arrived, and the parameters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from unbloat.charts.fitted_rate import CHART
+from unbloat.link.fit import LinkFit
+from unbloat.link.text import facts, heading
+from unbloat.report.encode import Encoded, encode, floats, seconds
+from unbloat.report.write import ReportInfo, Store, render, save
+from unbloat.version import __version__
+
+NOTES = (
+    "The rate is that of IP packets, as far as this flow got it: other flows in the same queue take their part.",
+    "Times are those of the receiver. They are known to half of a round trip.",
+    "Not fitted: random loss, ACKs that are held, and the congestion control of the sender.",
+)
+
+
+def write_link_page(fitted: LinkFit, path: Path) -> ReportInfo:
+    """Writes the page."""
+    begun = time.perf_counter()
+    store = Store()
+    store.put("path-samples", samples(fitted), 1)
+    name = Path(fitted.capture).name
+    shown = {
+        "charts": [CHART.to_json()],
+        "series": [],
+        "event_kinds": [],
+        "tables": store.index,
+        "duration_s": fitted.duration_s,
+        "stem": name,
+    }
+    text = render(
+        "link.html.j2",
+        ("locate.js",),
+        facts=shown,
+        blobs=store.blobs,
+        name=name,
+        title=f"The slowest link: {facts(fitted)[0][1]}",
+        about=heading(fitted),
+        facts_known=facts(fitted),
+        notes=NOTES,
+        tool=f"unbloat {__version__}",
+    )
+    return save(text, path, begun, 1, 1)
+
+
+def samples(fitted: LinkFit) -> Encoded:
+    """Slot by slot."""
+    count = len(fitted.seen_bps)
+    seen = list(zip(fitted.seen_bps, fitted.queued, strict=True))
+    columns: dict[str, Sequence[float | None]] = {
+        "rate_bps_low": [band[0] for band in fitted.band_bps],
+        "rate_bps": [band[1] for band in fitted.band_bps],
+        "rate_bps_high": [band[2] for band in fitted.band_bps],
+        "queued_bps": [bps if queued else None for bps, queued in seen],
+        "unqueued_bps": [None if queued else bps for bps, queued in seen],
+    }
+    times_s = [at * fitted.slot_s for at in range(count)]
+    encoded = {
+        "t_s": seconds(pa.array(times_s, pa.float64())),
+        "span_s": seconds(pa.array([fitted.slot_s] * count, pa.float64())),
+    }
+    encoded |= {name: floats(pa.array(values, pa.float64())) for name, values in columns.items()}
+    return encode(encoded, count)

@@ -1,0 +1,86 @@
+"""What `fit` prints: the rate with its interval, the round trip, the buffer, and what to do with the files."""
+
+from __future__ import annotations
+
+from unbloat.link.fit import Band, LinkFit
+from unbloat.link.trace import mahimahi
+from unbloat.text.format import byte_text, ends_text, ms_text, plural, seconds_text
+from unbloat.text.terminal import Terminal, plain, sparkline
+
+# A rate that varies by less from slot to slot is a steady one: an error of a slot.
+STEADY = 1.1
+
+
+def link_screen(terminal: Terminal, fitted: LinkFit, trace: str | None) -> None:
+    """The link, in a few lines; `trace` is where its trace was written."""
+    terminal.line(terminal.style(plain(heading(fitted)), "bold"))
+    for name, text in facts(fitted):
+        terminal.wrapped(text, f"  {name:<11}", " " * 13)
+    rates = fitted.median_bps
+    terminal.line(f"  {'over time':<11}{sparkline(rates, 48)} {fine(max(rates))} at most")
+    if trace is not None:
+        terminal.line()
+        terminal.wrapped(f"in mahimahi's shells: {mahimahi(fitted, trace)}")
+
+
+def heading(fitted: LinkFit) -> str:
+    """Which flow."""
+    ends = ends_text(fitted.connection, towards_a=bool(fitted.flow["id"] % 2))
+    return f"{fitted.capture}, connection {fitted.connection['id']}: {ends}"
+
+
+def facts(fitted: LinkFit) -> list[tuple[str, str]]:
+    """Name and sentence of each parameter."""
+    return [
+        ("rate", rate_fact(fitted)),
+        ("known", known_fact(fitted)),
+        ("delay", f"{ms_text(fitted.rtt_ms)} for a round trip without a queue"),
+        ("buffer", buffer_fact(fitted)),
+    ]
+
+
+def interval(band: Band) -> str:
+    """A median with its interval."""
+    low, middle, high = band
+    return f"{fine(middle)} (90 % interval: {fine(low)} to {fine(high)})"
+
+
+def fine(rate_bps: float) -> str:
+    """With the digits that an interval of a per cent needs."""
+    return f"{rate_bps / 1e6:.3g} Mbit/s"
+
+
+def rate_fact(fitted: LinkFit) -> str:
+    """Mean, and how far it goes."""
+    rates = sorted(fitted.median_bps)
+    low, high = rates[len(rates) // 20], rates[-1 - len(rates) // 20]
+    if high < STEADY * low:
+        return f"{interval(fitted.mean_bps)}, steady"
+    return f"{interval(fitted.mean_bps)} in the mean; {fine(low)} to {fine(high)} in nine tenths of the time"
+
+
+def known_fact(fitted: LinkFit) -> str:
+    """Where the rate was seen."""
+    whole, seen = seconds_text(fitted.duration_s), seconds_text(fitted.queued_s)
+    if all(fitted.queued):
+        return f"a queue stood for all of {whole}, and shows the rate"
+    return (
+        f"a queue stood for {seen} of {whole}, and shows the rate. Else what arrived is a lower bound, and the rate is "
+        "taken from the time around it"
+    )
+
+
+def buffer_fact(fitted: LinkFit) -> str:
+    """Its size, and how it is known."""
+    buffer = fitted.buffer
+    if buffer is None:
+        return "not known: no queue stood for long enough"
+    if buffer.bytes is None or buffer.high_bytes is None:
+        return f"at least {byte_text(buffer.low_bytes)}: no loss shows its end"
+    low, high = byte_text(buffer.low_bytes), byte_text(buffer.high_bytes)
+    return f"{byte_text(buffer.bytes)} (90 % interval: {low} to {high}), by the queue at losses"
+
+
+def written_text(draws: int) -> str:
+    """What a folder holds."""
+    return f"scenario.toml, link.trace and {plural(draws, 'draw')}"
