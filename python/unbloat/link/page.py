@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from unbloat.charts.fitted_rate import CHART
 from unbloat.link.fit import LinkFit
-from unbloat.link.text import facts, heading
+from unbloat.link.text import facts, heading, interval
 from unbloat.report.encode import Encoded, encode, floats, seconds
 from unbloat.report.write import ReportInfo, Store, render, save
 from unbloat.version import __version__
@@ -42,9 +42,9 @@ def write_link_page(fitted: LinkFit, path: Path) -> ReportInfo:
         facts=shown,
         blobs=store.blobs,
         name=name,
-        title=f"The slowest link: {facts(fitted)[0][1]}",
+        title=f"The slowest link: {interval(fitted.mean_bps)}",
         about=heading(fitted),
-        facts_known=facts(fitted),
+        parameters=facts(fitted),
         notes=NOTES,
         tool=f"unbloat {__version__}",
     )
