@@ -59,7 +59,7 @@ from unbloat.run.store import Store  # noqa: E402
 
 STORE, PAGE = GENERATED / "link-fits.jsonl", GENERATED / "link-fits.md"
 # Raised when runs are made or judged in another way.
-METHOD = 1
+METHOD = 3
 WINDOW_S = 1.0
 # Part of the slots of a second with a queue: then the rate was seen in it.
 QUEUED = 0.9
@@ -107,7 +107,7 @@ def compared(capture: Path, link: Link, bits: Bits) -> dict[str, Any]:
     if not link.rivals:
         begin_s = fitted.start_s - SIMULATED_EPOCH_NS / 1e9
         true_bps = (bits(begin_s + fitted.duration_s) - bits(begin_s)) / fitted.duration_s
-        arrived_bps = statistics.mean(fitted.seen_bps)
+        arrived_bps = statistics.mean(fitted.arrived_bps)
         found["all"] = summary([(true_bps, *fitted.mean_bps, arrived_bps)])
     return found
 
@@ -122,7 +122,7 @@ def seconds(fitted: LinkFit, bits: Bits) -> dict[str, list[Judged]]:
         true_bps = (bits(from_s + slots * fitted.slot_s) - bits(from_s)) / (slots * fitted.slot_s)
         queued = sum(fitted.queued[at : at + slots]) / slots
         kind = SEEN if queued >= QUEUED else HIDDEN
-        arrived_bps = statistics.mean(fitted.seen_bps[at : at + slots])
+        arrived_bps = statistics.mean(fitted.arrived_bps[at : at + slots])
         found[kind].append((true_bps, *fitted.over(at, at + slots), arrived_bps))
     return found
 

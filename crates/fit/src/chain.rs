@@ -262,6 +262,7 @@ mod tests {
         Slots {
             from: Instant(0),
             width: Duration::from_millis(100),
+            arrived: Vec::new(),
             seen: slots,
             packet_bits: 12_000.0,
             tick_s: 0.001,

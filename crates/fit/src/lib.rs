@@ -44,6 +44,8 @@ pub struct RateOverTime {
     pub width: Duration,
     /// What was seen in each slot.
     pub seen: Vec<Seen>,
+    /// What arrived in each slot, whether that was the rate of the link or not.
+    pub arrived: Vec<f64>,
     /// Rates, slot by slot, each of them as likely as the others.
     pub draws: Vec<Vec<f64>>,
     /// How the rate changes.
@@ -70,5 +72,6 @@ pub fn rate(
         draws: (0..draws).map(|_| chain.draw(random)).collect(),
         habit: chain.habit,
         seen: slots.seen,
+        arrived: slots.arrived,
     })
 }

@@ -42,6 +42,8 @@ pub(crate) struct Slots {
     pub from: Instant,
     pub width: Duration,
     pub seen: Vec<Seen>,
+    /// What arrived, bit/s of IP packets.
+    pub arrived: Vec<f64>,
     /// Of a full IP packet.
     pub packet_bits: f64,
     /// Resolution of the receiver's clock.
@@ -75,30 +77,52 @@ pub(crate) fn slots(flow: &Flow, directions: &Directions, v6: bool) -> Result<Sl
         }
     }
     let width_s = width.as_secs_f64();
-    let arrived = |slot: usize| {
-        let at = |slot: usize| curve.at(from + width * slot as u64).unwrap_or(last);
-        at(slot + 1) - at(slot)
-    };
+    let at = |slot: usize| curve.at(from + width * slot as u64).unwrap_or(last);
+    let arrived: Vec<f64> = (0..count).map(|slot| at(slot + 1) - at(slot)).collect();
+    let least = |slot: usize| least(&arrived, slot);
     let seen: Vec<Seen> = busy
         .iter()
         .enumerate()
         .map(|(at, (bytes, busy_s))| match *busy_s >= MIN_BUSY * width_s {
             true => Seen::Rate { bps: bits(*bytes) / busy_s, busy_s: *busy_s },
-            false => Seen::AtLeast { bps: bits(arrived(at)) / width_s },
+            false => Seen::AtLeast { bps: bits(least(at)) / width_s },
         })
         .collect();
     let queued_s: f64 = busy.iter().map(|slot| slot.1).sum();
     let queued_bytes: f64 = busy.iter().map(|slot| slot.0).sum();
     let known = seen.iter().any(|slot| matches!(slot, Seen::Rate { .. }));
     if !known || queued_s < MIN_QUEUED_S || queued_bytes < MIN_QUEUED_PACKETS * payload {
-        let fastest = (0..count).map(arrived).fold(0.0, f64::max);
+        let fastest = (0..count).map(least).fold(0.0, f64::max);
         return Err(Refused::NeverFull { queued_s, at_least_bps: bits(fastest) / width_s });
     }
     Ok(Slots {
         from,
         width,
         seen,
+        arrived: arrived.iter().map(|bytes| bits(*bytes) / width_s).collect(),
         packet_bits: packet * 8.0,
         tick_s: directions.tick.as_secs_f64(),
     })
+}
+
+/// What arrived in a slot at the least, as bytes: a host that stood still hands over what came meanwhile at once, so that no
+/// slot counts for more than together with the one before or behind it.
+fn least(arrived: &[f64], slot: usize) -> f64 {
+    let own = arrived[slot];
+    let beside = [slot.checked_sub(1), Some(slot + 1)].into_iter().flatten();
+    let both = beside.filter_map(|at| arrived.get(at)).map(|other| f64::midpoint(own, *other));
+    both.fold(own, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_host_hands_over_at_once_is_no_rate_of_the_link() {
+        let arrived = [4.0, 4.0, 0.0, 8.0, 4.0];
+        let all: Vec<f64> = (0..5).map(|slot| least(&arrived, slot)).collect();
+        assert_eq!(all, [4.0, 2.0, 0.0, 4.0, 4.0]);
+        assert_eq!(least(&[3.0], 0), 3.0);
+    }
 }

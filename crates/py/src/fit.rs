@@ -14,7 +14,7 @@ use crate::CaptureError;
 use crate::progress::Progress;
 
 /// Fits the link in front of flow `flow` of the capture `paths`: `from_s` (since 1970), `width_s`, `draws` (bit/s by slot),
-/// `seen_bps` and `queued` (whether it is the rate or a lower bound), `drift` and `jump`. Where nothing is known:
+/// `seen_bps` and `queued` (whether it is the rate or a lower bound), `arrived_bps`, `drift` and `jump`. Where nothing is known:
 /// `refused`, and a lower bound of the rate, if there is one.
 #[pyfunction]
 #[pyo3(signature = (paths, flow, *, draws, seed, progress = None))]
@@ -70,6 +70,7 @@ pub fn fit_rate<'py>(
             out.set_item("queued", queued.collect::<Vec<bool>>())?;
             out.set_item("drift", rate.habit.drift)?;
             out.set_item("jump", rate.habit.jump)?;
+            out.set_item("arrived_bps", rate.arrived)?;
             out.set_item("draws", rate.draws)?;
         }
     }

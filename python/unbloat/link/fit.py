@@ -53,8 +53,10 @@ class LinkFit:
     """Begin of the first slot, s since 1970, by the capture's clock."""
     slot_s: float
     seen_bps: list[float]
-    """What arrived in each slot, bit/s of IP packets: the rate where `queued`, else a lower bound of it."""
+    """What each slot shows, bit/s of IP packets: the rate where `queued`, else a lower bound of it."""
     queued: list[bool]
+    arrived_bps: list[float]
+    """What arrived in each slot. A host that stood still hands over at once what came meanwhile."""
     draws: list[list[float]]
     """Rates over time, bit/s by slot, each of them as likely as the others."""
     drift: float
@@ -125,12 +127,13 @@ class LinkFit:
                     "t_s": at * self.slot_s,
                     "queued": queued,
                     "seen_bps": seen,
+                    "arrived_bps": arrived,
                     "rate_bps_low": band[0],
                     "rate_bps": band[1],
                     "rate_bps_high": band[2],
                 }
-                for at, (queued, seen, band) in enumerate(
-                    zip(self.queued, self.seen_bps, self.band_bps, strict=True)
+                for at, (queued, seen, arrived, band) in enumerate(
+                    zip(self.queued, self.seen_bps, self.arrived_bps, self.band_bps, strict=True)
                 )
             ],
         }
@@ -176,6 +179,7 @@ def fit(
         slot_s=found["width_s"],
         seen_bps=found["seen_bps"],
         queued=found["queued"],
+        arrived_bps=found["arrived_bps"],
         draws=found["draws"],
         drift=found["drift"],
         jump=found["jump"],

@@ -54,13 +54,13 @@ def write_link_page(fitted: LinkFit, path: Path) -> ReportInfo:
 def samples(fitted: LinkFit) -> Encoded:
     """Slot by slot."""
     count = len(fitted.seen_bps)
-    seen = list(zip(fitted.seen_bps, fitted.queued, strict=True))
+    arrived = list(zip(fitted.arrived_bps, fitted.queued, strict=True))
     columns: dict[str, Sequence[float | None]] = {
         "rate_bps_low": [band[0] for band in fitted.band_bps],
         "rate_bps": [band[1] for band in fitted.band_bps],
         "rate_bps_high": [band[2] for band in fitted.band_bps],
-        "queued_bps": [bps if queued else None for bps, queued in seen],
-        "unqueued_bps": [None if queued else bps for bps, queued in seen],
+        "queued_bps": [bps if queued else None for bps, queued in arrived],
+        "unqueued_bps": [None if queued else bps for bps, queued in arrived],
     }
     times_s = [at * fitted.slot_s for at in range(count)]
     encoded = {
