@@ -12,6 +12,7 @@ from conftest import ROOT
 
 import unbloat
 from unbloat.link.fit import quantiles
+from unbloat.link.text import fine
 from unbloat.link.trace import opportunities, trace_text
 
 SAMPLES = ROOT / "samples"
@@ -101,6 +102,19 @@ def test_a_trace_has_a_packet_for_each_1500_bytes() -> None:
     assert times_ms[:2] == [1, 2]
     assert times_ms[1000] == 2002
     assert trace_text([0.0, 0.0], 0.5) == "1000\n"
+
+
+def test_a_rate_has_three_digits() -> None:
+    rates = (112e3, 3.994e6, 4e6, 100e6, 999.4e6, 1e9, 2.5e9)
+    assert [fine(rate) for rate in rates] == [
+        "0.112 Mbit/s",
+        "3.99 Mbit/s",
+        "4.00 Mbit/s",
+        "100 Mbit/s",
+        "999 Mbit/s",
+        "1.00 Gbit/s",
+        "2.50 Gbit/s",
+    ]
 
 
 def test_an_interval_has_nine_tenths_of_the_draws() -> None:

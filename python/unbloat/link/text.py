@@ -47,7 +47,8 @@ def interval(band: Band) -> str:
 
 def fine(rate_bps: float) -> str:
     """With the digits that an interval of a per cent needs."""
-    return f"{rate_bps / 1e6:.3g} Mbit/s"
+    value, unit = (rate_bps / 1e6, "Mbit/s") if rate_bps < 999.5e6 else (rate_bps / 1e9, "Gbit/s")
+    return f"{value:#.3g}".removesuffix(".") + f" {unit}"
 
 
 def rate_fact(fitted: LinkFit) -> str:
