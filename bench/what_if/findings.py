@@ -8,18 +8,13 @@ withheld. No analysis is in the truth
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import json
 import math
-import multiprocessing
-import os
 import statistics
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +33,18 @@ from bench.what_if.links import (  # noqa: E402
     Link,
     scenario,
 )
+from bench.what_if.stored import (  # noqa: E402
+    Case,
+    first_connection,
+    main_of,
+    settings_of,
+    stored_by,
+)
 
 import unbloat  # noqa: E402
-from unbloat.phones.upload import SIMULATED_EPOCH_NS, packets  # noqa: E402
-from unbloat.run.store import Store  # noqa: E402
 
 GENERATED = HERE.parents[1] / "docs" / "generated"
 STORE, PAGE = GENERATED / "link-findings.jsonl", GENERATED / "link-findings.md"
-NAMES = ("link", "congestion", "run")
 # Raised when runs are made or judged in another way.
 METHOD = 2
 ENDS = ("client", "server")
@@ -62,23 +61,10 @@ KEPT = {
 }
 DIGITS = 6
 
-Case = tuple[Link, str, int]
-
-
-def cases() -> list[Case]:
-    """All runs."""
-    return [(link, by, run) for link in LINKS for by in CONGESTION for run in range(RUNS)]
-
-
-def key(case: Case) -> tuple[str, str, str]:
-    """Of a run in the store."""
-    link, by, run = case
-    return link.name, by, str(run)
-
 
 def settings(case: Case) -> str:
     """Names what is made."""
-    return hashlib.sha256(f"{METHOD} {case!r}".encode()).hexdigest()[:10]
+    return settings_of(METHOD, case)
 
 
 def measured(case: Case, traces: Path) -> dict[str, Any]:
@@ -135,13 +121,8 @@ def capacity(link: Link, folder: Path) -> dict[int, float]:
 def arrivals(raw: bytes) -> Counter[int]:
     """Bits of the first connection that arrived at the server in each bin."""
     found: Counter[int] = Counter()
-    first = b""
-    for ns, data, wire_bytes in packets(raw):
-        # Addresses and ports: the SYN comes from the client.
-        ends = data[12:24]
-        first = first or ends
-        if ends == first:
-            found[(ns - SIMULATED_EPOCH_NS) // BIN_NS] += wire_bytes * 8
+    for ns, wire_bytes in first_connection(raw):
+        found[ns // BIN_NS] += wire_bytes * 8
     return found
 
 
@@ -165,20 +146,7 @@ def rounded(value: Any) -> Any:
 
 def stored_runs(store: Path) -> list[tuple[Case, dict[str, Any]]]:
     """Runs that are stored."""
-    kept = Store(store, NAMES)
-    return [(case, runs[0]) for case in cases() if (runs := kept.runs(key(case), settings(case)))]
-
-
-def make(store: Path, traces: Path, jobs: int) -> None:
-    """Makes what is missing."""
-    kept = Store(store, NAMES)
-    todo = [case for case in cases() if kept.runs(key(case), settings(case)) is None]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        for case, row in zip(todo, pool.map(measured, todo, [traces] * len(todo)), strict=True):
-            kept.put(key(case), settings(case), [row])
-            print(*key(case), flush=True)
-    kept.sort()
+    return stored_by(METHOD, store)
 
 
 class Judged:
@@ -315,16 +283,5 @@ def page(runs: Sequence[tuple[Case, dict[str, Any]]]) -> str:
     return text + "\n".join(wrong) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--traces", type=Path, required=True, help="the folder of traces")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--store", type=Path, default=STORE)
-    parser.add_argument("--page", type=Path, default=PAGE)
-    given = parser.parse_args()
-    make(given.store, given.traces, given.jobs)
-    given.page.write_text(page(stored_runs(given.store)))
-
-
 if __name__ == "__main__":
-    main()
+    main_of(__doc__, METHOD, measured, page, STORE, PAGE)

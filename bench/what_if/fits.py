@@ -8,19 +8,14 @@ widths, and transfers that were refused
 
 from __future__ import annotations
 
-import argparse
 import bisect
-import hashlib
 import itertools
 import math
-import multiprocessing
-import os
 import re
 import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +25,6 @@ sys.path.insert(0, str(HERE.parents[1]))
 from bench.what_if.findings import (  # noqa: E402
     ENDS,
     GENERATED,
-    NAMES,
-    Case,
-    cases,
-    key,
     percent,
     rounded,
     share,
@@ -50,12 +41,18 @@ from bench.what_if.links import (  # noqa: E402
     Link,
     scenario,
 )
+from bench.what_if.stored import (  # noqa: E402
+    Case,
+    first_connection,
+    main_of,
+    settings_of,
+    stored_by,
+)
 
 import unbloat  # noqa: E402
 from unbloat.errors import LinkUnknown  # noqa: E402
-from unbloat.link.fit import LinkFit, fit  # noqa: E402
-from unbloat.phones.upload import SIMULATED_EPOCH_NS, packets  # noqa: E402
-from unbloat.run.store import Store  # noqa: E402
+from unbloat.link.fit import DRAWS, LinkFit, fit  # noqa: E402
+from unbloat.phones.upload import SIMULATED_EPOCH_NS  # noqa: E402
 
 STORE, PAGE = GENERATED / "link-fits.jsonl", GENERATED / "link-fits.md"
 # Raised when runs are made or judged in another way.
@@ -73,7 +70,7 @@ Bits = Callable[[float], float]
 
 def settings(case: Case) -> str:
     """Names what is made."""
-    return hashlib.sha256(f"{METHOD} {case!r}".encode()).hexdigest()[:10]
+    return settings_of(METHOD, case)
 
 
 def measured(case: Case, traces: Path) -> dict[str, Any]:
@@ -164,36 +161,15 @@ def capacity(link: Link, folder: Path, way_s: float) -> Bits:
 
 def arrived(raw: bytes) -> Bits:
     """What arrived at the server of the first connection."""
-    times_s: list[float] = []
-    sizes: list[int] = []
-    first = b""
-    for ns, data, wire_bytes in packets(raw):
-        # Addresses and ports: the SYN comes from the client.
-        ends = data[12:24]
-        first = first or ends
-        if ends == first:
-            times_s.append((ns - SIMULATED_EPOCH_NS) / 1e9)
-            sizes.append(wire_bytes)
-    sums = [0, *itertools.accumulate(sizes)]
+    packets = list(first_connection(raw))
+    times_s = [ns / 1e9 for ns, _ in packets]
+    sums = [0, *itertools.accumulate(wire_bytes for _, wire_bytes in packets)]
     return lambda at_s: sums[bisect.bisect_left(times_s, at_s)] * 8.0
 
 
 def stored_runs(store: Path) -> list[tuple[Case, dict[str, Any]]]:
     """Runs that are stored."""
-    kept = Store(store, NAMES)
-    return [(case, runs[0]) for case in cases() if (runs := kept.runs(key(case), settings(case)))]
-
-
-def make(store: Path, traces: Path, jobs: int) -> None:
-    """Makes what is missing."""
-    kept = Store(store, NAMES)
-    todo = [case for case in cases() if kept.runs(key(case), settings(case)) is None]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        for case, row in zip(todo, pool.map(measured, todo, [traces] * len(todo)), strict=True):
-            kept.put(key(case), settings(case), [row])
-            print(*key(case), flush=True)
-    kept.sort()
+    return stored_by(METHOD, store)
 
 
 HEAD = """\
@@ -245,8 +221,6 @@ def line(names: Sequence[str], rows: Sequence[dict[str, Any]], kind: str) -> str
 
 def page(runs: Sequence[tuple[Case, dict[str, Any]]]) -> str:
     """The page."""
-    from unbloat.link.fit import DRAWS
-
     text = HEAD.format(
         count=len(runs),
         duration_s=DURATION_S,
@@ -268,16 +242,5 @@ def page(runs: Sequence[tuple[Case, dict[str, Any]]]) -> str:
     return text
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--traces", type=Path, required=True, help="the folder of traces")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--store", type=Path, default=STORE)
-    parser.add_argument("--page", type=Path, default=PAGE)
-    given = parser.parse_args()
-    make(given.store, given.traces, given.jobs)
-    given.page.write_text(page(stored_runs(given.store)))
-
-
 if __name__ == "__main__":
-    main()
+    main_of(__doc__, METHOD, measured, page, STORE, PAGE)

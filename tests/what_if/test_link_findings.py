@@ -11,15 +11,12 @@ import pytest
 from bench.what_if.findings import (
     BIN_NS,
     ENDS,
-    NAMES,
     PAGE,
     RATE,
     SIZE,
     STORE,
     Judged,
-    cases,
     judged,
-    key,
     measured,
     page,
     settings,
@@ -27,6 +24,7 @@ from bench.what_if.findings import (
     true_rate,
 )
 from bench.what_if.links import DURATION_S, LINKS, STEP_S, TEST, TUNING, Link, opportunities
+from bench.what_if.stored import NAMES, cases, key
 from requirements import SHARED, require
 
 from unbloat.run.store import Store

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.what_if.findings import ENDS, NAMES, cases, key
+from bench.what_if.findings import ENDS
 from bench.what_if.fits import (
     HIDDEN,
     PAGE,
@@ -21,6 +21,7 @@ from bench.what_if.fits import (
     way_s,
 )
 from bench.what_if.links import LINKS, STEP_S, TEST, TUNING, Link, scenario
+from bench.what_if.stored import NAMES, cases, key
 from requirements import SHARED, require
 
 from unbloat.run.store import Store
