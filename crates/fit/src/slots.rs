@@ -4,7 +4,9 @@
 //! a slot is known where the link was busy for half of it at least; else it is at least what arrived · action: slots of
 //! equal length from the first arrival to the last one
 
-use flow::series::arrivals::{Curve, certain_wait, least_run, packet, runs};
+use flow::series::arrivals::{
+    Curve, MIN_QUEUED_PACKETS, MIN_QUEUED_S, certain_wait, least_run, packet, runs,
+};
 use flow::series::directions::Directions;
 use flow::series::rows::Flow;
 use units::{Duration, Instant};
@@ -15,9 +17,6 @@ use crate::Refused;
 const MIN_PACKETS: f64 = 10.0;
 /// Part of a slot in which the link must have been busy. A queue in half of it still has as many packets.
 const MIN_BUSY: f64 = 0.5;
-/// Time with a queue, and its packets, that make a rate of the link, as for the finding `bottleneck-rate`.
-const MIN_QUEUED_S: f64 = 3.0;
-const MIN_QUEUED_PACKETS: f64 = 200.0;
 
 /// What a slot shows.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -40,6 +40,11 @@ class Buffer:
     """None: only the lower bound is known."""
     high_bytes: float | None
 
+    @property
+    def size_bytes(self) -> float:
+        """What is known of it: the lower bound where that is all."""
+        return self.low_bytes if self.bytes is None else self.bytes
+
 
 @dataclass(frozen=True)
 class LinkFit:

@@ -16,7 +16,7 @@ SCENARIO = """\
 # The link that {capture}, connection {connection}, met: `unbloat fit`.
 # The rate is the median of {draws} draws; each of draws/*.trace is as likely.
 # Not fitted: random loss, ACKs that are held, the congestion control. CUBIC is an assumption.
-name = "{name}"
+name = "fitted"
 duration = "{duration_s} s"
 [link.{way}]
 trace = "link.trace"
@@ -74,7 +74,6 @@ def scenario_text(fitted: LinkFit) -> str:
         capture=" ".join(Path(fitted.capture).name.split()),
         connection=fitted.connection["id"],
         draws=len(fitted.draws),
-        name="fitted",
         duration_s=max(round(fitted.duration_s), 1),
         way=ways[not upload],
         back=ways[upload],
@@ -90,8 +89,9 @@ def buffer_line(fitted: LinkFit) -> str:
     buffer = fitted.buffer
     if buffer is None:
         return "# The size of the buffer is not known: that of the scenario's default."
-    size = buffer.low_bytes if buffer.bytes is None else buffer.bytes
-    line = f'queue = {{ kind = "droptail", limit = "{max(round(size / 1000), 2)} KB" }}'
+    line = (
+        f'queue = {{ kind = "droptail", limit = "{max(round(buffer.size_bytes / 1000), 2)} KB" }}'
+    )
     return line + ("  # a lower bound: no loss showed its end" if buffer.bytes is None else "")
 
 
@@ -99,7 +99,7 @@ def mahimahi(fitted: LinkFit, trace: str) -> str:
     """The command that runs a shell behind this link."""
     way = "uplink" if fitted.flow["id"] % 2 == 0 else "downlink"
     buffer = fitted.buffer
-    size = buffer and (buffer.bytes or buffer.low_bytes)
+    size = buffer and buffer.size_bytes
     queue = f' --{way}-queue=droptail --{way}-queue-args="bytes={round(size)}"' if size else ""
     other = "other-direction.trace"
     traces = f"{trace} {other}" if way == "uplink" else f"{other} {trace}"

@@ -43,14 +43,11 @@
 
 use super::reading::{Values, rate, seconds};
 use super::{Check, Rule, page::page};
-use crate::series::arrivals::{Step, certain_wait, packet, runs};
+use crate::series::arrivals::{MIN_QUEUED_PACKETS, MIN_QUEUED_S, Step, certain_wait, packet, runs};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 use units::Instant;
 
-/// Time and packets that make a rate of the link: ten parts of 0.3 s and of 20 packets.
-pub(super) const MIN_QUEUED_S: f64 = 3.0;
-const MIN_PACKETS: f64 = 200.0;
 /// Time of one value of the smallest and largest rate.
 const WINDOW_S: f64 = 0.5;
 /// Largest rate over smallest from which the rate varied: beyond what ticks of 10 ms at both ends of a window add up to.
@@ -125,7 +122,7 @@ fn link(e: &Evidence<'_>) -> Option<Link> {
     let runs = runs(directions, certain_wait(e.flow, directions)?);
     let steps = || runs.iter().flatten().copied();
     let (bytes, queued_s) = steps().fold((0.0, 0.0), |(b, s), x| (b + x.bytes, s + x.seconds));
-    if queued_s < MIN_QUEUED_S || bytes < MIN_PACKETS * payload {
+    if queued_s < MIN_QUEUED_S || bytes < MIN_QUEUED_PACKETS * payload {
         return None;
     }
     let mean = bytes / queued_s;

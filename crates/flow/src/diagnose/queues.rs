@@ -3,8 +3,7 @@
 //! signal: arrivals and waits of segments (`series/directions`) · model: what arrives while a segment waits stood before it in
 //! one queue, at whatever rate it left · action: the queues of a flow, for `buffer-size`
 
-use super::bottleneck_rate::MIN_QUEUED_S;
-use crate::series::arrivals::{Curve, certain_wait, packet};
+use crate::series::arrivals::{Curve, MIN_QUEUED_S, certain_wait, packet};
 use crate::series::directions::{Directions, Waits};
 use crate::series::rows::Flow;
 use units::{Duration, Instant};

@@ -21,6 +21,10 @@ const MIN_WAIT_PACKETS: f64 = 2.0;
 /// Shortest run: a tick at its ends is a twentieth, and a burst of a few packets is no rate.
 const MIN_RUN: Duration = Duration::from_millis(100);
 const MIN_RUN_TICKS: u64 = 20;
+/// Time with a queue, and its packets, that make a rate of the link: ten parts of 0.3 s and of 20 packets.
+pub const MIN_QUEUED_S: f64 = 3.0;
+/// See [`MIN_QUEUED_S`].
+pub const MIN_QUEUED_PACKETS: f64 = 200.0;
 /// Headers of IPv4 or IPv6, and of TCP with timestamps.
 const HEADERS: [f64; 2] = [52.0, 72.0];
 
