@@ -27,6 +27,8 @@ from unbloat.lab.traffic.sock_diag import Watch
 
 _DATA_PORT = 20_000
 _TIMEOUT_S = 2.0
+# The client's last message reaches the server in a round trip; a link that was cut at the end brings none.
+_LAST_MESSAGE_S = 0.5
 # Two processes of one testbed reach the same moment within a few ms; a starved one is tens of ms late.
 _AT_THE_END_S = 0.1
 # Of statistics about a socket that has been closed (tcp_info.c of iperf3).
@@ -76,7 +78,7 @@ def run(spec: dict[str, Any]) -> None:
     for note in spec["notes"]:
         log.error(note)
     process: subprocess.Popen[bytes] | None = None
-    lasted = False
+    lasted = stopped = over = False
     with open(spec["json"], "wb") as report:
 
         def begin(length_s: float) -> None:
@@ -86,8 +88,11 @@ def run(spec: dict[str, Any]) -> None:
             )
 
         def stop() -> None:
-            if process is not None:
+            nonlocal stopped
+            if process is not None and not stopped:
+                # It writes its report. Once only: a signal meanwhile makes it write a second one into the same file.
                 process.send_signal(signal.SIGINT)
+                stopped = True
 
         def look() -> None:
             nonlocal lasted
@@ -112,11 +117,23 @@ def run(spec: dict[str, Any]) -> None:
                 loop.at(loop.ns(flow["start_s"]), lambda: begin(end_s - flow["start_s"] + 1))
                 loop.at(loop.ns(end_s), stop)
             loop.run(loop.ns(spec["duration_s"]))
+            over = loop.seconds() >= spec["duration_s"]
         if process is not None:
-            # SIGINT: it writes its report.
-            subprocesses.end(process, signal.SIGINT, _TIMEOUT_S)
+            # A server ends, with its report, when its client does.
+            if not (server and over and _ended(process, _LAST_MESSAGE_S)):
+                stop()
+            if not _ended(process, _TIMEOUT_S):
+                subprocesses.end(process)
     _complain(spec, log, lasted)
     log.close()
+
+
+def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _wait_until_listening(port: int) -> None:
