@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test random-tests bench claims phones front front-lab fairness-lab never-worse kernels congestion-control measure-evidence measure-peers modem-evidence fuzz-long corpus-kills link-findings link-fits docs install clean
+.PHONY: demo test random-tests bench claims phones front front-lab fairness-lab never-worse kernels congestion-control measure-evidence measure-peers modem-evidence fuzz-long corpus-kills link-findings link-fits what-if docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -94,6 +94,11 @@ link-findings:
 link-fits:
 	./setup --tests
 	.venv/bin/python bench/what_if/fits.py --traces $(TRACES)
+
+# How well `unbloat what-if` predicts cures on links that are known, half an hour. TRACES as above. Resumes.
+what-if:
+	./setup --tests
+	.venv/bin/python bench/what_if/predictions.py --traces $(TRACES)
 
 # A worker, a run, a worker of Dask and an object store, killed with -9 at 20 random moments each: the final tables are the same bytes.
 corpus-kills:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from unbloat.prediction.cures import AS_IT_WAS, Cure, shaped_kbps
+
 DURATION_S = 30
 # Where the rate or the buffer changes.
 STEP_S = 15
@@ -25,6 +27,8 @@ RUNS = 3
 RTT_MS = (20.0, 120.0)
 # Packets of a trace are of this size.
 PACKET_BYTES = 1500
+# Of a modem in front of a link with FQ-CoDel.
+FIRMWARE_KB = 256
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,28 @@ queue = {queue}
 rate = "100 Mbit/s"
 delay = "{way_us} us"
 {hold}
+{device}
 [[flow]]
 name = "upload"
 from = "client"
 to = "server"
 congestion = "{congestion}"
+{receiver}
 {rivals}
+"""
+# A shaper or a gate in front of the link, whose buffer is that of a modem then; or a law on the ACKs that come in.
+SHAPER = """
+[device]
+gate = {gate}
+qdisc = {qdisc}
+firmware = {{ buffer = "{buffer_kb} KB", report_every = "5 ms", report_delay = "100 ms" }}
+"""
+LAW = """
+[[node]]
+name = "client"
+window = {law}
+[[node]]
+name = "server"
 """
 RIVAL = """
 [[flow]]
@@ -110,8 +130,17 @@ start = "{start_ms} ms"
 """
 
 
-def scenario(link: Link, congestion: str, run: int, traces: Path, folder: Path) -> str:
-    """The scenario of a run; a trace is written to `folder`."""
+def scenario(
+    link: Link,
+    congestion: str,
+    run: int,
+    traces: Path,
+    folder: Path,
+    cure: Cure = AS_IT_WAS,
+    shaped_bps: float = 0.0,
+) -> str:
+    """The scenario of a run; a trace is written to `folder`. With a cure, which needs a rate where it is a shaper, all else
+    is the same."""
     random = Random(f"{link.name}/{congestion}/{run}")
     rtt_ms = random.uniform(*RTT_MS)
     if link.trace:
@@ -126,17 +155,30 @@ def scenario(link: Link, congestion: str, run: int, traces: Path, folder: Path) 
     hold = (
         f'layers = [{{ kind = "outage", every = "{every_ms} ms", length = "{link.hold_ms} ms" }}]'
     )
-    buffer = f'{{ kind = "droptail", limit = "{link.buffer_kb} KB" }}'
+    buffer = (
+        f'{{ kind = "droptail", limit = "{link.buffer_kb} KB" }}'
+        if link.buffer_kb
+        else '"fq_codel"'
+    )
+    device = LAW.format(law=cure.sender) if cure.sender else ""
+    if cure.gate or cure.shaper:
+        device = SHAPER.format(
+            gate=cure.gate or '"none"',
+            qdisc=cure.shaper.format(rate=shaped_kbps(shaped_bps)) if cure.shaper else '"fq_codel"',
+            buffer_kb=link.buffer_kb or FIRMWARE_KB,
+        )
     return SCENARIO.format(
         name=link.name,
         duration_s=DURATION_S,
         seed=run + 1,
         medium=medium,
         way_us=round(rtt_ms * 500),
-        queue=buffer if link.buffer_kb else '"fq_codel"',
+        queue=cure.queue or buffer,
         loss=f"loss = {link.loss}" if link.loss else "",
         hold=hold if link.hold_ms else "",
-        congestion=congestion,
+        congestion=cure.congestion or congestion,
+        device=device,
+        receiver=f"[flow.receiver]\nwindow = {cure.receiver}" if cure.receiver else "",
         rivals="".join(
             RIVAL.format(number=number, start_ms=round(random.uniform(0, 5000)))
             for number in range(link.rivals)

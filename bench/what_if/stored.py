@@ -25,9 +25,9 @@ Case = tuple[Link, str, int]
 Stored = Sequence[tuple[Case, dict[str, Any]]]
 
 
-def cases() -> list[Case]:
-    """All runs."""
-    return [(link, by, run) for link in LINKS for by in CONGESTION for run in range(RUNS)]
+def cases(runs: int = RUNS) -> list[Case]:
+    """All runs, or the first of each link and congestion control."""
+    return [(link, by, run) for link in LINKS for by in CONGESTION for run in range(runs)]
 
 
 def key(case: Case) -> tuple[str, str, str]:
@@ -41,12 +41,12 @@ def settings_of(method: int, case: Case) -> str:
     return hashlib.sha256(f"{method} {case!r}".encode()).hexdigest()[:10]
 
 
-def stored_by(method: int, store: Path) -> list[tuple[Case, dict[str, Any]]]:
+def stored_by(method: int, store: Path, count: int = RUNS) -> list[tuple[Case, dict[str, Any]]]:
     """Runs that are stored."""
     kept = Store(store, NAMES)
     return [
         (case, runs[0])
-        for case in cases()
+        for case in cases(count)
         if (runs := kept.runs(key(case), settings_of(method, case)))
     ]
 
@@ -57,10 +57,13 @@ def make(
     store: Path,
     traces: Path,
     jobs: int,
+    count: int = RUNS,
 ) -> None:
     """Makes what is missing."""
     kept = Store(store, NAMES)
-    todo = [case for case in cases() if kept.runs(key(case), settings_of(method, case)) is None]
+    todo = [
+        case for case in cases(count) if kept.runs(key(case), settings_of(method, case)) is None
+    ]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         for case, row in zip(todo, pool.map(measured, todo, [traces] * len(todo)), strict=True):
@@ -76,16 +79,17 @@ def main_of(
     page: Callable[[Stored], str],
     store: Path,
     page_path: Path,
+    count: int = RUNS,
 ) -> None:
-    """The command: `about` is its help, the paths are where the store and the page lie."""
+    """The command: `about` is its help, the paths are where the store and the page lie, `count` is runs of each kind."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--traces", type=Path, required=True, help="the folder of traces")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--store", type=Path, default=store)
     parser.add_argument("--page", type=Path, default=page_path)
     given = parser.parse_args()
-    make(method, measured, given.store, given.traces, given.jobs)
-    given.page.write_text(page(stored_by(method, given.store)))
+    make(method, measured, given.store, given.traces, given.jobs, count)
+    given.page.write_text(page(stored_by(method, given.store, count)))
 
 
 def first_connection(raw: bytes) -> Iterator[tuple[int, int]]:

@@ -20,6 +20,7 @@ from unbloat.lab.execute import lab
 from unbloat.link.fit import LinkFit, fit
 from unbloat.modem.log import ModemLog, modem_log
 from unbloat.path.locate import Located, locate
+from unbloat.prediction.predict import WhatIf, what_if
 from unbloat.run.open import open_run
 from unbloat.run.run import Run
 from unbloat.scenario.scenario import Scenario
@@ -41,6 +42,7 @@ __all__ = [
     "ScenarioError",
     "TraceMissing",
     "UnbloatError",
+    "WhatIf",
     "__version__",
     "analyze",
     "compare",
@@ -51,4 +53,5 @@ __all__ = [
     "modem_log",
     "open_run",
     "simulate",
+    "what_if",
 ]

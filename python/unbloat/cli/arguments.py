@@ -369,6 +369,66 @@ def fit(
 
 
 @app.command(
+    "what-if",
+    short_help="Predict from a capture what each cure would do.",
+    epilog="Example: unbloat what-if upload.pcapng --cures bbr,acks",
+)
+def what_if(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A capture (pcap, pcapng, .gz, .zst) beside the sender or the receiver.",
+            show_default=False,
+        ),
+    ],
+    connection: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Another connection than the largest, or one direction of it (3→, 3←).",
+        ),
+    ] = None,
+    cures: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,…", help="Only these; all of the direction otherwise."),
+    ] = None,
+    congestion: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The sender's congestion control (cubic, newreno, bbr); recognised otherwise.",
+        ),
+    ] = None,
+    report: Report = None,
+    draws: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1000, help="Links that each cure is tried on.")
+    ] = 40,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed of the links.")] = 1,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Predict although the replay differs from the capture.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Goodput and queueing delay of a transfer under each cure, with intervals, and the command of the best. It ends with 5 where the capture does not show enough."""
+    from unbloat.cli.what_if import WhatIfOptions, what_if_file
+
+    what_if_file(
+        file,
+        WhatIfOptions(
+            connection=connection,
+            cures=cures,
+            congestion=congestion,
+            report=report,
+            draws=draws,
+            seed=seed,
+            anyway=anyway,
+            json=json,
+        ),
+    )
+
+
+@app.command(
     short_help="Run a scenario in virtual time.",
     epilog="Example: unbloat sim upload.toml --set flow.0.congestion=bbr --report upload.html\n\n"
     "On a cluster: unbloat sim sweep.toml --seeds 20 --dask tcp://10.0.0.1:8786",

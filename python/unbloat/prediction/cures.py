@@ -1,0 +1,87 @@
+"""The cures whose effect is predicted: what each one is, where it must be installed, and the command that does it.
+
+signal: a direction and the fitted rate · model: a cure is a few lines of a scenario, with the parameters that the agent, or
+the kernel, has by default · action: `CURES`; another cure is one line of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from unbloat.errors import UnbloatError
+from unbloat.front.controls import ADAPTIVE, GATE, law
+
+Way = Literal["up", "down"]
+"""From the host that opened the connection, or to it."""
+# As one sets a shaper after a speed test: `scenarios/beyond-matrix-up.toml`.
+SHAPED_SHARE = 0.85
+WINDOW = law("agent", 1.75, ADAPTIVE)
+
+
+@dataclass(frozen=True)
+class Cure:
+    """One cure; an empty text leaves that part of the path as it was fitted."""
+
+    name: str
+    where: str
+    """The host on which it is installed."""
+    command: str
+    """`{rate}`: 85 % of the fitted rate, kbit/s; `DEV`: the device in front of the slowest link."""
+    congestion: str = ""
+    queue: str = ""
+    """Of the slowest link."""
+    sender: str = ""
+    """Law for the windows of ACKs that reach the sender's host."""
+    receiver: str = ""
+    """Law for the windows that the receiver advertises."""
+    gate: str = ""
+    """In front of the slowest link, which is a modem then."""
+    shaper: str = ""
+    """A queue discipline with a rate in front of the slowest link."""
+    ways: tuple[Way, ...] = ("up", "down")
+
+    def installed(self, rate_bps: float) -> str:
+        """The command."""
+        return self.command.format(rate=shaped_kbps(rate_bps))
+
+
+CURES = (
+    Cure(
+        "cubic",
+        "sender",
+        "sysctl -w net.ipv4.tcp_congestion_control=cubic",
+        congestion="cubic",
+    ),
+    Cure("bbr", "sender", "sysctl -w net.ipv4.tcp_congestion_control=bbr", congestion="bbr"),
+    Cure("newreno", "sender", "sysctl -w net.ipv4.tcp_congestion_control=reno", congestion="newreno"),
+    Cure("drwa", "receiver", "unbloat agent on", receiver=WINDOW),
+    Cure("afc", "receiver", "unbloat agent on --set receive.rate_term=true", receiver='"afc"'),
+    Cure("acks", "sender", "unbloat agent on --set uplink.mode=acks", sender=WINDOW),
+    Cure("gate", "sender, with a modem that reports", "unbloat agent on --set uplink.mode=gate", gate=GATE.gate, ways=("up",)),
+    Cure("fq_codel", "router in front of the link", "tc qdisc replace dev DEV root fq_codel", queue='"fq_codel"'),
+    Cure(
+        "cake",
+        "router in front of the link",
+        "tc qdisc replace dev DEV root cake bandwidth {rate}kbit",
+        shaper='{{ kind = "cake", rate = "{rate} kbit/s" }}',
+    ),
+)  # fmt: skip
+AS_IT_WAS = Cure("as it was", "", "")
+
+
+def shaped_kbps(rate_bps: float) -> int:
+    """What a shaper is set to."""
+    return max(round(SHAPED_SHARE * rate_bps / 1000), 1)
+
+
+def for_way(way: Way, names: Sequence[str] = ()) -> list[Cure]:
+    """Those of a direction, or those that are named; `UnbloatError` for a name that is none."""
+    known = {cure.name: cure for cure in CURES}
+    for name in names:
+        if name not in known:
+            raise UnbloatError(f"no cure {name!r}: {', '.join(known)}")
+        if way not in known[name].ways:
+            raise UnbloatError(f"{name} is no cure for this direction ({way})")
+    return [cure for cure in CURES if way in cure.ways and (not names or cure.name in names)]

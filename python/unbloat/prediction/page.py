@@ -1,0 +1,63 @@
+"""The page of `unbloat what-if`: the best cure, a chart and a table of all, how the replay compares, and the fitted rate."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from markupsafe import Markup
+
+from unbloat.charts.fitted_rate import CHART
+from unbloat.link.page import samples
+from unbloat.link.text import facts, heading
+from unbloat.prediction.cures_svg import cures_svg
+from unbloat.prediction.predict import WhatIf
+from unbloat.prediction.text import (
+    BEYOND_NOTE,
+    NOTE,
+    TITLES,
+    best_text,
+    check_text,
+    row,
+    sender_text,
+)
+from unbloat.report.write import ReportInfo, Store, render, save
+from unbloat.version import __version__
+
+
+def write_what_if_page(found: WhatIf, path: Path) -> ReportInfo:
+    """Writes the page."""
+    begun = time.perf_counter()
+    fitted = found.fitted
+    store = Store()
+    store.put("path-samples", samples(fitted), 1)
+    name = Path(fitted.capture).name
+    shown = {
+        "charts": [CHART.to_json()],
+        "series": [],
+        "event_kinds": [],
+        "tables": store.index,
+        "duration_s": fitted.duration_s,
+        "stem": name,
+    }
+    every = (found.as_it_was, *found.cures)
+    text = render(
+        "what_if.html.j2",
+        ("locate.js",),
+        facts=shown,
+        blobs=store.blobs,
+        name=name,
+        title=best_text(found),
+        about=heading(fitted),
+        drawing=Markup(cures_svg(found)),
+        titles=(*TITLES, "command"),
+        rows=[(*row(one), one.cure.installed(found.rate_bps)) for one in every],
+        parameters=[
+            ("sender", sender_text(found)),
+            ("check", check_text(found)),
+            *facts(fitted),
+        ],
+        notes=[NOTE, *([BEYOND_NOTE] if any(one.beyond for one in every) else [])],
+        tool=f"unbloat {__version__}",
+    )
+    return save(text, path, begun, 1, 1)

@@ -1,0 +1,278 @@
+"""`what_if`: what each cure would have done to the transfer of a capture.
+
+signal: one capture, from which the link is fitted · model: each draw of the link is a replay in the simulator, under the
+sender's own congestion control and under each cure, with the same random seed · action: a `WhatIf`, or `LinkUnknown` where
+no link was fitted, or where the replay of what was does not match the capture
+
+The links are chosen by rejection (approximate Bayesian computation): each draw of the rate is replayed with each congestion
+control, and with several buffers where the end of the buffer was not seen. The replays that are nearest to the capture are
+kept, as many as there are draws. The check: their median goodput within 10 % of the capture's, their median p95 of the queue
+within 20 % or 10 ms.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from unbloat.errors import LinkUnknown, UnbloatError
+from unbloat.link.fit import DRAWS, SEED, Band, LinkFit, fit, quantiles
+from unbloat.prediction.cures import AS_IT_WAS, Cure, for_way
+from unbloat.prediction.replay import PACKET_BITS, Case, Draw, Outcome, drawn, replayed, way_of
+from unbloat.run.tables import Row
+from unbloat.text.format import ms_text, rate_text
+
+# A replay is one of the transfer where it is as near as this to the capture.
+NEAR_GOODPUT, NEAR_QUEUE, NEAR_QUEUE_MS = 0.10, 0.20, 10.0
+# What a replay is off by where the link is known well (`docs/generated/what-if.md`, tuning half). An interval is never narrower.
+# Queues are whole packets: two of them.
+ERROR_GOODPUT, ERROR_QUEUE, ERROR_QUEUE_MS, ERROR_PACKETS = 0.03, 0.15, 3.0, 2
+# Congestion controls that are tried; those of stock kernels.
+SENDERS = ("cubic", "newreno", "bbr")
+# Scales of a distance, as shares of a figure. Few losses against none at all distinguish senders that fill the buffer from
+# those that do not, so that their scale is a factor.
+SCALE_GOODPUT, SCALE_QUEUE, SCALE_LOSS = 0.1, 0.2, 1.0
+# Below these, differences are those of single packets.
+QUEUE_FLOOR_MS, LOSS_FLOOR = 5.0, 1e-4
+# A cure is better where it leaves so much of the goodput, and its p95 is so much shorter: as far as a check distinguishes.
+KEPT_GOODPUT, SHORTER = 0.9, 0.8
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A cure, and what it gives on each draw."""
+
+    cure: Cure
+    outcomes: list[Outcome]
+    better: float
+    """Share of the draws in which its p95 is at most four fifths of that of the transfer as it was, with nine tenths of its goodput."""
+    least_ms: float
+    """What the queueing delay cannot be known better than."""
+    beyond: bool
+    """Whether its queue is longer than any that was seen, in a buffer whose end was not seen."""
+
+    @cached_property
+    def goodput_bps(self) -> Band:
+        """Interval and median."""
+        return spread([one.goodput_bps for one in self.outcomes], ERROR_GOODPUT, 0.0)
+
+    @cached_property
+    def queue_ms_p50(self) -> Band:
+        """Of the median of the queueing delay."""
+        return spread([one.queue_ms_p50 for one in self.outcomes], ERROR_QUEUE, self.least_ms)
+
+    @cached_property
+    def queue_ms_p95(self) -> Band:
+        """Of the p95 of the queueing delay."""
+        return spread([one.queue_ms_p95 for one in self.outcomes], ERROR_QUEUE, self.least_ms)
+
+    @property
+    def grade(self) -> str | None:
+        """The one of the median draw by its p95."""
+        ranked = sorted(self.outcomes, key=lambda one: one.queue_ms_p95)
+        return ranked[len(ranked) // 2].grade
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What cures would have done."""
+
+    fitted: LinkFit
+    senders: dict[str, float]
+    """Share of each congestion control among the links that explain the capture, the largest first."""
+    seen: Outcome
+    """What the capture shows."""
+    as_it_was: Predicted
+    """Its replay."""
+    cures: list[Predicted]
+    differs: list[str]
+    """In what the replay differs from the capture; empty where the check is passed."""
+
+    @property
+    def best(self) -> Predicted | None:
+        """The shortest queue of the cures that are better in nine of ten draws."""
+        better = [one for one in self.cures if one.better >= 0.9]
+        return min(better, key=lambda one: one.queue_ms_p95[1], default=None)
+
+    @property
+    def rate_bps(self) -> float:
+        """The median of the mean rate."""
+        return self.fitted.mean_bps[1]
+
+    def to_dict(self) -> Row:
+        """As `--json` prints it."""
+        link = self.fitted.to_dict()
+        del link["slots"]
+        best = self.best
+        return {
+            "link": link,
+            "senders": self.senders,
+            "differs": self.differs,
+            "seen": {
+                "goodput_bps": self.seen.goodput_bps,
+                "queue_ms_p50": self.seen.queue_ms_p50,
+                "queue_ms_p95": self.seen.queue_ms_p95,
+                "loss_rate": self.seen.loss_rate,
+                "grade": self.seen.grade,
+            },
+            "draws": len(self.as_it_was.outcomes),
+            "best": best and best.cure.name,
+            "predicted": [row(one, self.rate_bps) for one in (self.as_it_was, *self.cures)],
+        }
+
+
+def row(one: Predicted, rate_bps: float) -> Row:
+    """A cure of the JSON."""
+    found: Row = {"cure": one.cure.name}
+    for name in ("goodput_bps", "queue_ms_p50", "queue_ms_p95"):
+        low, middle, high = getattr(one, name)
+        found |= {name: middle, f"{name}_low": low, f"{name}_high": high}
+    return found | {
+        "grade": one.grade,
+        "better": one.better,
+        "beyond_the_capture": one.beyond,
+        "where": one.cure.where or None,
+        "command": one.cure.installed(rate_bps) or None,
+    }
+
+
+def what_if(
+    path: str | os.PathLike[str],
+    *,
+    connection: str | int | None = None,
+    cures: Sequence[str] = (),
+    congestion: str | None = None,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    anyway: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> WhatIf:
+    """What each cure would have done to a transfer, from one capture of it beside the sender or the receiver.
+
+    `connection`, `draws` and `seed` are those of `fit`. `cures` names some, otherwise all of the direction. `congestion` is the
+    sender's, which is otherwise recognised. Raises what `fit` raises, and `LinkUnknown` where the replay of the transfer as it was does
+    not match the capture, unless `anyway` is set.
+    """
+    if congestion is not None and congestion not in SENDERS:
+        raise UnbloatError(f"no congestion control {congestion!r}: {', '.join(SENDERS)}")
+    for_way("up", cures)
+    fitted = fit(path, connection=connection, draws=draws, seed=seed)
+    way = way_of(fitted)
+    chosen = for_way(way, cures)
+    seen = observed(fitted)
+    links = drawn(fitted, (congestion,) if congestion else SENDERS, seed)
+    nearest = kept(
+        links, replayed([(link, AS_IT_WAS) for link in links], way, jobs, None), seen, draws
+    )
+    differs = differences(seen, [was for _, was in nearest])
+    if differs and not anyway:
+        raise LinkUnknown(
+            f"{fitted.capture}, connection {fitted.connection['id']}: the fitted link does not explain this transfer: "
+            f"{'; '.join(differs)}. What a cure does cannot be known from this (--anyway predicts all the same)"
+        )
+    cases: list[Case] = [(link, cure) for cure in chosen for link, _ in nearest]
+    outcomes = replayed(cases, way, jobs, progress)
+    was = [one for _, one in nearest]
+    senders = Counter(link.congestion for link, _ in nearest)
+    return WhatIf(
+        fitted,
+        {sender: count / draws for sender, count in senders.most_common()},
+        seen,
+        predicted(AS_IT_WAS, was, was, fitted),
+        [
+            predicted(cure, outcomes[draws * at : draws * (at + 1)], was, fitted)
+            for at, cure in enumerate(chosen)
+        ],
+        differs,
+    )
+
+
+def observed(fitted: LinkFit) -> Outcome:
+    """Of the capture. Where timestamps separate them, the queue is that of the data alone."""
+    flow = fitted.flow
+    name = "data_queue_ms" if flow["data_queue_ms_p95"] is not None else "queue_ms"
+    if flow[f"{name}_p95"] is None or flow["goodput_bps"] is None:
+        raise LinkUnknown(f"{fitted.capture}: no queueing delay was measured")
+    return Outcome(
+        flow["goodput_bps"],
+        flow[f"{name}_p50"],
+        flow[f"{name}_p95"],
+        flow["loss_rate"] or 0.0,
+        flow["grade"],
+    )
+
+
+def kept(
+    links: Sequence[Draw], outcomes: Sequence[Outcome], seen: Outcome, count: int
+) -> list[tuple[Draw, Outcome]]:
+    """The links whose replays are nearest to the capture, in the order in which they were drawn."""
+    ranked = sorted(range(len(links)), key=lambda at: distance(outcomes[at], seen))
+    return [(links[at], outcomes[at]) for at in sorted(ranked[:count])]
+
+
+def distance(one: Outcome, seen: Outcome) -> float:
+    """How far a replay is from the capture, in the scales above."""
+
+    def apart(name: str, floor: float, scale: float) -> float:
+        ours, theirs = (getattr(of, name) + floor for of in (one, seen))
+        return abs(math.log(max(ours, 1e-9) / max(theirs, 1e-9))) / scale
+
+    return (
+        apart("goodput_bps", 0.0, SCALE_GOODPUT)
+        + apart("queue_ms_p50", QUEUE_FLOOR_MS, SCALE_QUEUE)
+        + apart("queue_ms_p95", QUEUE_FLOOR_MS, SCALE_QUEUE)
+        + apart("loss_rate", LOSS_FLOOR, SCALE_LOSS)
+    )
+
+
+def differences(seen: Outcome, was: Sequence[Outcome]) -> list[str]:
+    """What the check finds."""
+    goodput_bps = median(one.goodput_bps for one in was)
+    queue_ms = median(one.queue_ms_p95 for one in was)
+    found = []
+    if abs(goodput_bps - seen.goodput_bps) > NEAR_GOODPUT * seen.goodput_bps:
+        found.append(
+            f"its goodput was {rate_text(seen.goodput_bps)}, that of its replay is {rate_text(goodput_bps)}"
+        )
+    off_ms = abs(queue_ms - seen.queue_ms_p95)
+    if off_ms > max(NEAR_QUEUE * seen.queue_ms_p95, NEAR_QUEUE_MS):
+        found.append(
+            f"the p95 of its queue was {ms_text(seen.queue_ms_p95)}, that of its replay is {ms_text(queue_ms)}"
+        )
+    return found
+
+
+def predicted(
+    cure: Cure, outcomes: list[Outcome], was: Sequence[Outcome], fitted: LinkFit
+) -> Predicted:
+    """Beside the replay without a cure, draw by draw."""
+    better = sum(
+        one.queue_ms_p95 <= SHORTER * before.queue_ms_p95
+        and one.goodput_bps >= KEPT_GOODPUT * before.goodput_bps
+        for one, before in zip(outcomes, was, strict=True)
+    )
+    buffer = fitted.buffer
+    longest_ms = fitted.flow["data_queue_ms_max"] or fitted.flow["queue_ms_max"] or 0.0
+    longer = median(one.queue_ms_p95 for one in outcomes) > longest_ms
+    return Predicted(
+        cure,
+        outcomes,
+        better / len(outcomes),
+        ERROR_QUEUE_MS + ERROR_PACKETS * 1000 * PACKET_BITS / fitted.mean_bps[1],
+        longer and (buffer is None or buffer.bytes is None),
+    )
+
+
+def spread(values: Sequence[float], share: float, least: float) -> Band:
+    """Of the draws, and at least the error of a replay on a known link."""
+    low, middle, high = quantiles(list(values))
+    error = max(share * middle, least)
+    return max(min(low, middle - error), 0.0), middle, max(high, middle + error)

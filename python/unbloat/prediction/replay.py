@@ -1,0 +1,236 @@
+"""A fitted link under a cure: the scenario of one draw, and what it gives in the simulator.
+
+signal: one of the draws of a `LinkFit`, a cure · model: one bulk transfer from its first packet on, over a
+link with the rate of the draw slot by slot, and the delay and buffer that were fitted; on the way back ACKs are held as the capture
+shows it · action: goodput, and the time that the transfer's own packets wait
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from unbloat.errors import ScenarioError, TraceMissing, UnbloatError
+from unbloat.link.fit import Buffer, LinkFit
+from unbloat.prediction.cures import Cure, Way, shaped_kbps
+from unbloat.run.figures import Figures
+from unbloat.scenario.run_jobs import run_all
+from unbloat.scenario.simulate import RunOptions, finished, prepared
+
+# Where no loss shows the end of the buffer, it may be so much larger than the queue that was seen: those of phones
+# hold seconds (`docs/findings/buffer-size.md`).
+UNSEEN = 8.0
+# So many buffers are tried then, one of each part of that range.
+STRATA = 4
+# Shorter holds are those of the link layer and of delayed ACKs.
+MIN_HOLD_MS = 20.0
+# Each hold leaves a moment in which ACKs come.
+MAX_HELD = 0.98
+# Of a full packet.
+PACKET_BITS = 12_000
+# The smallest buffer: two packets, as the simulator needs them.
+MIN_BUFFER_BYTES = 3000
+SCENARIO = """\
+name = "what-if"
+duration = "{duration_ms} ms"
+[[node]]
+name = "{sender}"
+{at_sender}
+[[node]]
+name = "{receiver}"
+[[link]]
+name = "slowest"
+from = "{sender}"
+to = "{receiver}"
+rate = {{ profile = [{rates}], unit = "kbit/s", slot = "{slot_us} us" }}
+delay = "{way_us} us"
+queue = {queue}
+[[link]]
+name = "back"
+from = "{receiver}"
+to = "{sender}"
+rate = "1 Gbit/s"
+delay = "{way_us} us"
+{hold}
+{device}
+[[flow]]
+name = "transfer"
+from = "{sender}"
+to = "{receiver}"
+congestion = "{congestion}"
+tsq = false
+{at_receiver}
+"""
+DEVICE = """\
+[[device]]
+node = "{sender}"
+link = "slowest"
+qdisc = {qdisc}
+gate = {gate}
+firmware = {{ buffer = "{buffer_bytes} B", report_every = "5 ms", report_delay = "100 ms" }}
+"""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """ACKs wait until the end of each hold: a radio that sends upwards only now and then."""
+
+    length_ms: float
+    every_ms: float
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One of the links that explain the capture."""
+
+    rates_bps: Sequence[float]
+    slot_s: float
+    rtt_ms: float
+    """Of a packet that needs no time on the link."""
+    hold: Hold | None
+    buffer_bytes: int
+    congestion: str
+    """Of the sender, where no cure changes it."""
+    seed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a transfer got, and what its packets met."""
+
+    goodput_bps: float
+    queue_ms_p50: float
+    queue_ms_p95: float
+    loss_rate: float
+    grade: str | None
+
+
+Case = tuple[Draw, Cure]
+Progress = Callable[[int, int], None]
+
+
+def way_of(fitted: LinkFit) -> Way:
+    """Who opened the connection is the client."""
+    return "up" if fitted.flow["id"] % 2 == 0 else "down"
+
+
+def drawn(fitted: LinkFit, senders: Sequence[str], seed: int) -> list[Draw]:
+    """Each draw of the rate with each sender, and with a buffer from its interval, or several where its end was not seen."""
+    random = Random(seed)
+    rtt_ms, hold = base_rtt_ms(fitted), hold_of(fitted)
+    return [
+        Draw(rates, fitted.slot_s, rtt_ms, hold, size, sender, number)
+        for number, rates in enumerate(fitted.draws, seed)
+        for sender in senders
+        for size in buffers(fitted.buffer, random)
+    ]
+
+
+def base_rtt_ms(fitted: LinkFit) -> float:
+    """The smallest round trip, without the time that a packet takes on the link: the replay's link adds it."""
+    of_packet_ms = 1000 * PACKET_BITS / fitted.mean_bps[1]
+    known = [
+        *([] if fitted.rtt_ms is None else [fitted.rtt_ms - of_packet_ms]),
+        # A SYN is short.
+        *([] if fitted.flow["initial_rtt_ms"] is None else [fitted.flow["initial_rtt_ms"]]),
+    ]
+    return max(min(known, default=0.0), 0.0)
+
+
+def hold_of(fitted: LinkFit) -> Hold | None:
+    """By the delay of ACKs. Where they are held for a part of the time, the delay is even from 0 to the length of a hold in that
+    part, and 0 else; so the p95 is below the p99 by a share that gives the part."""
+    p95_ms, p99_ms = fitted.flow["ack_queue_ms_p95"], fitted.flow["ack_queue_ms_p99"]
+    if p95_ms is None or p95_ms < MIN_HOLD_MS:
+        return None
+    # p95 = length · (1 − 0.05 / part), p99 = length · (1 − 0.01 / part).
+    part = min((0.05 * p99_ms - 0.01 * p95_ms) / max(p99_ms - p95_ms, 1e-3), MAX_HELD)
+    length_ms = p99_ms / (1 - 0.01 / part)
+    return Hold(length_ms, length_ms / part)
+
+
+def buffers(buffer: Buffer | None, random: Random) -> list[int]:
+    """Bytes. Where only a lower bound is known, each order of magnitude above it is as likely, up to `UNSEEN`."""
+    if buffer is not None and buffer.bytes is not None and buffer.high_bytes is not None:
+        return [size(buffer.low_bytes, buffer.high_bytes, random.random())]
+    low = MIN_BUFFER_BYTES if buffer is None else buffer.low_bytes
+    return [size(low, UNSEEN * low, (at + random.random()) / STRATA) for at in range(STRATA)]
+
+
+def size(low: float, high: float, share: float) -> int:
+    """Between them by their logarithms."""
+    return max(round(low * math.pow(high / low, share)), MIN_BUFFER_BYTES)
+
+
+def scenario(case: Case, way: Way) -> str:
+    """The scenario file."""
+    draw, cure = case
+    ends = ("client", "server") if way == "up" else ("server", "client")
+    rate_bps = math.fsum(draw.rates_bps) / len(draw.rates_bps)
+    names = {
+        "rate": f"{shaped_kbps(rate_bps)}",
+        "min": f"{max(rate_bps / 10, 1000):.0f}",
+        "mean": f"{rate_bps:.0f}",
+        "max": f"{2 * rate_bps:.0f}",
+    }
+    device = ""
+    if cure.gate or cure.shaper:
+        device = DEVICE.format(
+            sender=ends[0],
+            qdisc=cure.shaper.format(**names) if cure.shaper else '"fq_codel"',
+            gate=cure.gate or '"none"',
+            buffer_bytes=draw.buffer_bytes,
+        )
+    return SCENARIO.format(
+        duration_ms=max(round(1000 * draw.slot_s * len(draw.rates_bps)), 1),
+        sender=ends[0],
+        receiver=ends[1],
+        rates=", ".join(f"{bps / 1000:.1f}" for bps in draw.rates_bps),
+        slot_us=round(1e6 * draw.slot_s),
+        way_us=round(500 * draw.rtt_ms),
+        queue=cure.queue or f'{{ kind = "droptail", limit = "{draw.buffer_bytes} B" }}',
+        at_sender=f"window = {cure.sender}" if cure.sender else "",
+        at_receiver=f"[flow.receiver]\nwindow = {cure.receiver}" if cure.receiver else "",
+        device=device,
+        hold=hold_line(draw.hold),
+        congestion=cure.congestion or draw.congestion,
+    )
+
+
+def hold_line(hold: Hold | None) -> str:
+    """The layer of the way back."""
+    if hold is None:
+        return ""
+    every_us, length_us = round(1000 * hold.every_ms), round(1000 * hold.length_ms)
+    return f'layers = [{{ kind = "outage", every = "{every_us} us", length = "{length_us} us" }}]'
+
+
+def replayed(
+    cases: Sequence[Case], way: Way, jobs: int | None, progress: Progress | None
+) -> list[Outcome]:
+    """What each of them gives, in order."""
+    works = [
+        prepared(scenario(case, way), RunOptions(seed=case[0].seed, events=False)) for case in cases
+    ]
+    made = [work.jobs[0] for work in works]
+    outcomes = []
+    for work, job, result in zip(works, made, run_all(made, None, jobs, progress), strict=True):
+        if isinstance(result, TraceMissing):
+            raise result
+        if not isinstance(result, tuple):
+            raise UnbloatError(result.reason)
+        outcomes.append(outcome_of(Figures(finished(job, result, work.source))))
+    return outcomes
+
+
+def outcome_of(figures: Figures) -> Outcome:
+    """Of the only transfer."""
+    (flow,) = figures.flows("transfer")
+    queue = figures.transfer_queue_ms("transfer")
+    if queue is None:
+        raise ScenarioError("a replay of the transfer delivered nothing")
+    return Outcome(
+        flow["goodput_bps"] or 0.0, queue.p50, queue.p95, flow["loss_rate"] or 0.0, flow["grade"]
+    )

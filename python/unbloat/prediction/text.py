@@ -1,0 +1,89 @@
+"""What `what-if` prints: the link, the check, a table of cures, and the command of the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unbloat.link.fit import Band
+from unbloat.link.text import facts, fine, heading
+from unbloat.prediction.predict import Predicted, WhatIf
+from unbloat.text.format import NOTHING, ms_text
+from unbloat.text.table import table
+from unbloat.text.terminal import Terminal, plain
+
+TITLES = ("cure", "at the", "Mbit/s", "p50", "p95, ms", "grade", "better")
+BEYOND = "*"
+SENDER_NAMES = {"cubic": "CUBIC", "newreno": "NewReno", "bbr": "BBR"}
+
+
+def what_if_screen(terminal: Terminal, found: WhatIf) -> None:
+    """The answer."""
+    terminal.line(terminal.style(plain(heading(found.fitted)), "bold"))
+    for name, text in (
+        *facts(found.fitted),
+        ("sender", sender_text(found)),
+        ("check", check_text(found)),
+    ):
+        terminal.wrapped(text, f"  {name:<11}", " " * 13)
+    terminal.line()
+    table(terminal, TITLES, [row(one) for one in (found.as_it_was, *found.cures)])
+    terminal.line()
+    terminal.wrapped(best_text(found))
+    terminal.wrapped(NOTE)
+    if any(one.beyond for one in (found.as_it_was, *found.cures)):
+        terminal.wrapped(BEYOND_NOTE)
+
+
+BEYOND_NOTE = f"{BEYOND} beyond the capture: a longer queue than any that was seen, in a buffer whose end was not seen."
+NOTE = (
+    "Goodput, and p50 and p95 of the queueing delay in ms. Medians and 90 % intervals over the links that explain the capture. "
+    "better: in how many of them the p95 is at most 80 % of that of the "
+    "transfer as it was, with 90 % of its goodput. Assumed: the rate of the link does not depend on what is sent, "
+    "and other flows do not react."
+)
+
+
+def sender_text(found: WhatIf) -> str:
+    """Its congestion control."""
+    shares = [
+        f"{SENDER_NAMES[name]} in {100 * share:.0f} %" for name, share in found.senders.items()
+    ]
+    return f"{', '.join(shares)} of the links that explain the capture"
+
+
+def check_text(found: WhatIf) -> str:
+    """How the replay compares."""
+    was, seen = found.as_it_was, found.seen
+    sides = (
+        f"goodput {fine(seen.goodput_bps)}, replayed {fine(was.goodput_bps[1])}; p95 of the queue {ms_text(seen.queue_ms_p95)}, "
+        f"replayed {ms_text(was.queue_ms_p95[1])}"
+    )
+    return f"{'not passed' if found.differs else 'passed'}: {sides}"
+
+
+def row(one: Predicted) -> Sequence[str]:
+    """A line of the table."""
+    itself = not one.cure.where
+    return (
+        one.cure.name + (BEYOND if one.beyond else ""),
+        one.cure.where.split()[0].rstrip(",") if one.cure.where else NOTHING,
+        band_text(tuple(value / 1e6 for value in one.goodput_bps), 2),  # type: ignore[arg-type]
+        f"{one.queue_ms_p50[1]:.0f}",
+        band_text(one.queue_ms_p95, 0),
+        one.grade or NOTHING,
+        NOTHING if itself else f"{100 * one.better:.0f} %",
+    )
+
+
+def band_text(band: Band, digits: int) -> str:
+    """Median and interval."""
+    low, middle, high = band
+    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def best_text(found: WhatIf) -> str:
+    """What to do."""
+    best = found.best
+    if best is None:
+        return "No cure is better in nine of ten of these links."
+    return f"The shortest queue: {best.cure.name} at the {best.cure.where}: {best.cure.installed(found.rate_bps)}"
