@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +191,7 @@ def width(one: Judged, kind: str) -> float:
     return (high - low) / (true if kind == GOODPUT else max(true, FLOOR_MS))
 
 
-def best_of(figures: dict[str, Sequence[float]], was: Sequence[float]) -> str | None:
+def best_of(figures: Mapping[str, Sequence[float]], was: Sequence[float]) -> str | None:
     """The shortest queue of the cures that leave nine tenths of the goodput: by the rule of `what-if`."""
     better = {
         name: values[-1]
@@ -201,7 +201,7 @@ def best_of(figures: dict[str, Sequence[float]], was: Sequence[float]) -> str | 
     return min(better, key=better.__getitem__, default=None)
 
 
-def as_good(truth: dict[str, Sequence[float]], named: str | None) -> bool:
+def as_good(truth: Mapping[str, Sequence[float]], named: str | None) -> bool:
     """Whether the cure that is named is as good as the best, within 10 ms or 20 %."""
     was = truth[AS_IT_WAS.name]
     best = best_of(truth, was)
@@ -221,7 +221,7 @@ def named(row: dict[str, Any]) -> str | None:
     return min(better, key=better.__getitem__, default=None)
 
 
-def kendall(row: dict[str, Any], truth: dict[str, Sequence[float]]) -> float:
+def kendall(row: dict[str, Any], truth: Mapping[str, Sequence[float]]) -> float:
     """Rank correlation of the p95 of the cures; pairs within `FLOOR_MS` by the truth do not count."""
     names = [name for name in row[OURS] if name != AS_IT_WAS.name]
     pairs = [
