@@ -31,8 +31,8 @@ def test_the_page_has_a_mark_and_a_row_for_each_cure(
     page.wait_for_selector("html[data-shown]")
     count = 1 + len(found.cures)
     assert page.locator("svg.chart circle").count() == count
-    assert page.locator("tbody tr").count() == count
-    assert page.locator("tbody code").count() == count - 1, "what it was needs no command"
+    assert page.locator(".cures tbody tr").count() == count
+    assert page.locator(".cures tbody code").count() == count - 1, "what it was needs no command"
     assert page.evaluate(COVERED) == 0
     said = page.locator("svg.chart").get_attribute("aria-label")
     assert said is not None
