@@ -95,7 +95,7 @@ link-fits:
 	./setup --tests
 	.venv/bin/python bench/what_if/fits.py --traces $(TRACES)
 
-# How well `unbloat what-if` predicts cures on links that are known, half an hour. TRACES as above. Resumes.
+# How well `unbloat what-if` predicts cures on links that are known, seven minutes. TRACES as above. Resumes.
 what-if:
 	./setup --tests
 	.venv/bin/python bench/what_if/predictions.py --traces $(TRACES)

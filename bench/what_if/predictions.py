@@ -6,7 +6,7 @@ that cure, simulated on the link as it is; beside it two baselines that know les
 cure is named, and what was refused
 
 The truth is the simulator's, as the replay is: what is judged is the fit, the check and the intervals, and not whether the simulator is
-the kernel (`docs/generated/congestion-control.md` and `front-lab.md` are about that).
+the kernel (`docs/generated/congestion-control.md` and `docs/generated/front.md` are about that).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ import unbloat  # noqa: E402
 from unbloat.errors import LinkUnknown  # noqa: E402
 from unbloat.link.fit import LinkFit  # noqa: E402
 from unbloat.prediction.cures import AS_IT_WAS, CURES, Cure  # noqa: E402
-from unbloat.prediction.predict import SHORTER, Predicted, WhatIf, what_if  # noqa: E402
-from unbloat.prediction.replay import Draw, replayed  # noqa: E402
+from unbloat.prediction.predict import KEPT_GOODPUT, SHORTER, Predicted, WhatIf, what_if  # noqa: E402
+from unbloat.prediction.replay import MIN_BUFFER_BYTES, Draw, longest_queue_ms, replayed  # noqa: E402
 from unbloat.run.figures import Figures  # noqa: E402
 
 STORE, PAGE = GENERATED / "what-if.jsonl", GENERATED / "what-if.md"
@@ -127,8 +127,8 @@ def of_baseline(found: WhatIf, name: str) -> dict[str, list[float]]:
     """Goodput and p95 by a simpler link: as long a queue as was seen, and the same sender as ours."""
     fitted = found.fitted
     rates = rates_of(fitted, name)
-    longest_ms = fitted.flow["data_queue_ms_max"] or fitted.flow["queue_ms_max"] or 0.0
-    buffer_bytes = max(round(statistics.mean(rates) / 8 * longest_ms / 1000), 3000)
+    queued_bytes = round(statistics.mean(rates) / 8 * longest_queue_ms(fitted) / 1000)
+    buffer_bytes = max(queued_bytes, MIN_BUFFER_BYTES)
     sender = next(iter(found.senders))
     draw = Draw(rates, fitted.slot_s, fitted.rtt_ms or 0.0, None, buffer_bytes, sender, 1)
     cures: Sequence[Cure] = (AS_IT_WAS, *(one.cure for one in found.cures))
@@ -196,7 +196,9 @@ def best_of(figures: Mapping[str, Sequence[float]], was: Sequence[float]) -> str
     better = {
         name: values[-1]
         for name, values in figures.items()
-        if name != AS_IT_WAS.name and values[0] >= 0.9 * was[0] and values[-1] <= SHORTER * was[-1]
+        if name != AS_IT_WAS.name
+        and values[0] >= KEPT_GOODPUT * was[0]
+        and values[-1] <= SHORTER * was[-1]
     }
     return min(better, key=better.__getitem__, default=None)
 
@@ -208,7 +210,7 @@ def as_good(truth: Mapping[str, Sequence[float]], named: str | None) -> bool:
     if named is None or best is None:
         return named == best
     longest = max(truth[best][-1] + FLOOR_MS, 1.2 * truth[best][-1])
-    return truth[named][0] >= 0.9 * was[0] and truth[named][-1] <= longest
+    return truth[named][0] >= KEPT_GOODPUT * was[0] and truth[named][-1] <= longest
 
 
 def named(row: dict[str, Any]) -> str | None:

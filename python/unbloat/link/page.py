@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,17 +26,8 @@ NOTES = (
 def write_link_page(fitted: LinkFit, path: Path) -> ReportInfo:
     """Writes the page."""
     begun = time.perf_counter()
-    store = Store()
-    store.put("path-samples", samples(fitted), 1)
+    store, shown = rate_chart(fitted)
     name = Path(fitted.capture).name
-    shown = {
-        "charts": [CHART.to_json()],
-        "series": [],
-        "event_kinds": [],
-        "tables": store.index,
-        "duration_s": fitted.duration_s,
-        "stem": name,
-    }
     text = render(
         "link.html.j2",
         ("locate.js",),
@@ -49,6 +41,20 @@ def write_link_page(fitted: LinkFit, path: Path) -> ReportInfo:
         tool=f"unbloat {__version__}",
     )
     return save(text, path, begun, 1, 1)
+
+
+def rate_chart(fitted: LinkFit) -> tuple[Store, dict[str, Any]]:
+    """What a page needs for the chart of the fitted rate: its table, and the facts of the program."""
+    store = Store()
+    store.put("path-samples", samples(fitted), 1)
+    return store, {
+        "charts": [CHART.to_json()],
+        "series": [],
+        "event_kinds": [],
+        "tables": store.index,
+        "duration_s": fitted.duration_s,
+        "stem": Path(fitted.capture).name,
+    }
 
 
 def samples(fitted: LinkFit) -> Encoded:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from unbloat.charts.fitted_rate import CHART
-from unbloat.link.page import samples
+from unbloat.link.page import rate_chart
 from unbloat.link.text import facts, heading
 from unbloat.prediction.cures_svg import cures_svg
 from unbloat.prediction.predict import WhatIf
@@ -21,7 +20,7 @@ from unbloat.prediction.text import (
     row,
     sender_text,
 )
-from unbloat.report.write import ReportInfo, Store, render, save
+from unbloat.report.write import ReportInfo, render, save
 from unbloat.version import __version__
 
 
@@ -29,17 +28,8 @@ def write_what_if_page(found: WhatIf, path: Path) -> ReportInfo:
     """Writes the page."""
     begun = time.perf_counter()
     fitted = found.fitted
-    store = Store()
-    store.put("path-samples", samples(fitted), 1)
+    store, shown = rate_chart(fitted)
     name = Path(fitted.capture).name
-    shown = {
-        "charts": [CHART.to_json()],
-        "series": [],
-        "event_kinds": [],
-        "tables": store.index,
-        "duration_s": fitted.duration_s,
-        "stem": name,
-    }
     every = (found.as_it_was, *found.cures)
     text = render(
         "what_if.html.j2",

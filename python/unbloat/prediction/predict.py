@@ -23,7 +23,16 @@ from statistics import median
 from unbloat.errors import LinkUnknown, UnbloatError
 from unbloat.link.fit import DRAWS, SEED, Band, LinkFit, fit, quantiles
 from unbloat.prediction.cures import AS_IT_WAS, Cure, for_way
-from unbloat.prediction.replay import PACKET_BITS, Case, Draw, Outcome, drawn, replayed, way_of
+from unbloat.prediction.replay import (
+    PACKET_BITS,
+    Case,
+    Draw,
+    Outcome,
+    drawn,
+    longest_queue_ms,
+    replayed,
+    way_of,
+)
 from unbloat.run.tables import Row
 from unbloat.text.format import ms_text, rate_text
 
@@ -260,8 +269,7 @@ def predicted(
         for one, before in zip(outcomes, was, strict=True)
     )
     buffer = fitted.buffer
-    longest_ms = fitted.flow["data_queue_ms_max"] or fitted.flow["queue_ms_max"] or 0.0
-    longer = median(one.queue_ms_p95 for one in outcomes) > longest_ms
+    longer = median(one.queue_ms_p95 for one in outcomes) > longest_queue_ms(fitted)
     return Predicted(
         cure,
         outcomes,

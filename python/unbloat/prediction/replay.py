@@ -139,6 +139,11 @@ def base_rtt_ms(fitted: LinkFit) -> float:
     return max(min(known, default=0.0), 0.0)
 
 
+def longest_queue_ms(fitted: LinkFit) -> float:
+    """The longest that was seen."""
+    return fitted.flow["data_queue_ms_max"] or fitted.flow["queue_ms_max"] or 0.0
+
+
 def hold_of(fitted: LinkFit) -> Hold | None:
     """By the delay of ACKs. Where they are held for a part of the time, the delay is even from 0 to the length of a hold in that
     part, and 0 else; so the p95 is below the p99 by a share that gives the part."""
@@ -169,17 +174,11 @@ def scenario(case: Case, way: Way) -> str:
     draw, cure = case
     ends = ("client", "server") if way == "up" else ("server", "client")
     rate_bps = math.fsum(draw.rates_bps) / len(draw.rates_bps)
-    names = {
-        "rate": f"{shaped_kbps(rate_bps)}",
-        "min": f"{max(rate_bps / 10, 1000):.0f}",
-        "mean": f"{rate_bps:.0f}",
-        "max": f"{2 * rate_bps:.0f}",
-    }
     device = ""
     if cure.gate or cure.shaper:
         device = DEVICE.format(
             sender=ends[0],
-            qdisc=cure.shaper.format(**names) if cure.shaper else '"fq_codel"',
+            qdisc=cure.shaper.format(rate=shaped_kbps(rate_bps)) if cure.shaper else '"fq_codel"',
             gate=cure.gate or '"none"',
             buffer_bytes=draw.buffer_bytes,
         )
