@@ -1,7 +1,7 @@
 """How well `unbloat fit` knows the rate of known links over time, at both ends: `make link-fits`.
 
 signal: the runs of `findings.py` over the links of `links.py` · model: the truth of each second is what the link can deliver
-in it, by the scenario; beside rivals, and only while a queue stood, what arrived of the flow · action: a line of
+in it, by the scenario; beside rivals that were not found, and only while a queue stood, what arrived of the flow · action: a line of
 `docs/generated/link-fits.jsonl` per run, and the page: how often the 90 % interval of a second contains its truth, errors,
 widths, and transfers that were refused
 """
@@ -56,7 +56,7 @@ from unbloat.phones.upload import SIMULATED_EPOCH_NS  # noqa: E402
 
 STORE, PAGE = GENERATED / "link-fits.jsonl", GENERATED / "link-fits.md"
 # Raised when runs are made or judged in another way.
-METHOD = 3
+METHOD = 4
 WINDOW_S = 1.0
 # Part of the slots of a second with a queue: then the rate was seen in it.
 QUEUED = 0.9
@@ -83,25 +83,27 @@ def measured(case: Case, traces: Path) -> dict[str, Any]:
         path.write_text(text)
         unbloat.simulate(path, pcap=folder)
         captures = {end: next(folder.rglob(f"{end}.pcapng")) for end in ENDS}
-        bits = (
-            arrived(captures["server"].read_bytes())
-            if link.rivals
-            else capacity(link, folder, way_s(text))
-        )
-        return {end: compared(captures[end], link, bits) for end in ENDS}
+        whole = capacity(link, folder, way_s(text))
+        own = arrived(captures["server"].read_bytes()) if link.rivals else whole
+        return {end: compared(captures[end], whole, own) for end in ENDS}
 
 
-def compared(capture: Path, link: Link, bits: Bits) -> dict[str, Any]:
-    """By kind of second: how many, in how many the truth lies in the interval, errors and widths; of all in one, too."""
+def compared(capture: Path, whole: Bits, own: Bits) -> dict[str, Any]:
+    """By kind of second: how many, in how many the truth lies in the interval, errors and widths; of all in one, too. `whole`: what
+    the link can deliver; `own`: without what rivals took, where there are some."""
     try:
         fitted = fit(capture, connection="0→")
     except LinkUnknown:
         return {"refused": True}
-    found: dict[str, Any] = {}
+    sharing = fitted.sharing
+    found: dict[str, Any] = {"shared": sharing.found, "pauses": sharing.pauses}
+    found["filled"] = rounded(sharing.filled)
+    known = whole is own or sharing.found
+    bits = whole if known else own
     for kind, judged in seconds(fitted, bits).items():
-        if judged and (kind == SEEN or not link.rivals):
+        if judged and (kind == SEEN or known):
             found[kind] = summary(judged)
-    if not link.rivals:
+    if known:
         begin_s = fitted.start_s - SIMULATED_EPOCH_NS / 1e9
         true_bps = (bits(begin_s + fitted.duration_s) - bits(begin_s)) / fitted.duration_s
         arrived_bps = statistics.mean(fitted.arrived_bps)
@@ -181,7 +183,7 @@ How well [`unbloat fit`](../commands/fit.md) knows the rate of a link over time.
 another RTT and another part of a trace. The link was fitted from the captures at both ends, with {draws} draws. The links of the
 *test* half are for judging alone: the halves were written down before the first figure.
 
-*Truth*: what can arrive at the receiver in a second: what the link can deliver by the scenario, a way's delay later. Beside a rival it is what arrived of the flow, and only seconds
+*Truth*: what can arrive at the receiver in a second: what the link can deliver by the scenario, a way's delay later. Beside a rival that was not found it is what arrived of the flow, and only seconds
 with a queue count. *Queue*: seconds in which nine tenths of the slots had a queue, so that the rate was seen; in the others only a
 lower bound was. *All*: the mean rate over the whole transfer. *In the interval*: how often the 90 % interval has the truth, with
 the 95 % interval of that share; seconds of one run are not independent. *Error* and *width* are relative, medians over runs of
@@ -219,6 +221,26 @@ def line(names: Sequence[str], rows: Sequence[dict[str, Any]], kind: str) -> str
     return f"| {' | '.join(cells)} |\n"
 
 
+def others(runs: Sequence[tuple[Case, dict[str, Any]]]) -> str:
+    """How often others in the queue were found, where there were some and where there were none."""
+    text = "| half | links | transfers, both ends | others found | part of a pause that is seen, with five pauses: least | largest |\n|---|---|---|---|---|---|\n"
+    for half in (TUNING, TEST):
+        for name, rivals in (("with a rival", True), ("without", False)):
+            rows = [
+                row[end]
+                for case, row in runs
+                for end in ENDS
+                if case[0].half == half
+                and bool(case[0].rivals) == rivals
+                and "refused" not in row[end]
+            ]
+            filled = [row["filled"] for row in rows if row["pauses"] >= 5]
+            cells = [half, name, str(len(rows)), str(sum(row["shared"] for row in rows))]
+            cells += [f"{edge(filled):.2f}" if filled else "–" for edge in (min, max)]
+            text += f"| {' | '.join(cells)} |\n"
+    return text
+
+
 def page(runs: Sequence[tuple[Case, dict[str, Any]]]) -> str:
     """The page."""
     text = HEAD.format(
@@ -230,6 +252,8 @@ def page(runs: Sequence[tuple[Case, dict[str, Any]]]) -> str:
         draws=DRAWS,
     )
     text += table(runs)
+    text += "\n## Others in the queue\n\nWhether pauses of the sender, while a queue stood, were seen at the receiver. A rival is in the capture.\n\n"
+    text += others(runs)
     text += "\n## Link by link\n\nSeconds with a queue and without one, both ends.\n\n"
     text += "| link | congestion | seconds | runs | refused | in the interval | error | error, 90 % | width | error of arrivals |\n"
     text += "|---|---|---|---|---|---|---|---|---|---|\n"

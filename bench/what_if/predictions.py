@@ -46,7 +46,7 @@ from unbloat.run.figures import Figures  # noqa: E402
 
 STORE, PAGE = GENERATED / "what-if.jsonl", GENERATED / "what-if.md"
 # Raised when runs are made or judged in another way.
-METHOD = 1
+METHOD = 2
 RUNS = 1
 # Fewer than the command's own, for the time that the runs take.
 DRAWS = 20
@@ -251,8 +251,8 @@ the first figure, and the widths of the intervals were chosen on the tuning half
 intervals. It does not judge whether the simulator is the kernel. *Judged*: every cure but the sender's own congestion control,
 which the capture shows. What is marked as beyond the capture has a line of its own. *Goodput* is relative. *Queue* is the p95 of the queueing delay; its error is relative, and below
 {floor_ms:.0f} ms a share of {floor_ms:.0f} ms. *In the interval*: how often the 90 % interval has the truth, with the 95 % interval of that
-share; the cures of one run are not independent. *Rivals*: links with another flow in the same queue, which reacts to a cure.
-The prediction assumes that it does not, so they stand alone.
+share; the cures of one run are not independent. *Rivals*: links with another flow in the same queue, which the capture has. It reacts to
+a cure, and what it does then depends on chance more than a flow alone does, so they stand alone.
 
 Two baselines know less of the link: a *constant link* has the mean of what arrived, and a *replay of arrivals* has what arrived slot by
 slot. Both have a buffer for the longest queue that was seen, and the same sender.

@@ -39,6 +39,7 @@ def fit_rate(
     paths: list[str],
     flow: int,
     *,
+    beside: list[int],
     draws: int,
     seed: int,
     progress: Callable[[int, int], None] | None = None,

@@ -50,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
         "charts",
         "errors",
         "front",
+        "lab",
         "link",
         "report",
         "run",

@@ -1,12 +1,14 @@
 //! A model of the slowest link of a path, from what one flow met on it.
 //!
 //! signal: arrivals at the receiver, and what each segment waited (`flow::series::directions`) · model: while a queue
-//! stands the link delivers its rate, else at least what arrives (`slots`); the rate stays, drifts or jumps from slot to
-//! slot (`chain`) · action: [`rate`] draws rates over time that all explain the capture
+//! stands the link delivers its rate, else at least what arrives (`slots`), with what arrives of others that share the queue (`sharing`);
+//! the rate stays, drifts or jumps from slot to slot (`chain`) · action: [`rate`] draws rates over time that all explain the capture
 //!
 //! No clock and no random source here: times are those of the capture, and random numbers come in as an argument.
 
 mod chain;
+mod losses;
+mod sharing;
 mod slots;
 
 use algo::Rng;
@@ -15,6 +17,8 @@ use flow::series::rows::Flow;
 use units::{Duration, Instant};
 
 pub use crate::chain::Habit;
+pub use crate::losses::Losses;
+pub use crate::sharing::Sharing;
 pub use crate::slots::Seen;
 
 /// Why no rate over time is known.
@@ -50,9 +54,16 @@ pub struct RateOverTime {
     pub draws: Vec<Vec<f64>>,
     /// How the rate changes.
     pub habit: Habit,
+    /// What the sender's pauses show of others in the queue.
+    pub sharing: Sharing,
+    /// Whether others share it.
+    pub shared: bool,
+    /// By the queue in which they happened.
+    pub losses: Losses,
 }
 
-/// Rates of the link in front of a flow, over time.
+/// Rates of the link in front of a flow, over time. `beside`: other flows that the capture has in the same direction; what
+/// arrived of them counts where the flow's own pauses show that they share its queue.
 ///
 /// # Errors
 ///
@@ -60,17 +71,24 @@ pub struct RateOverTime {
 pub fn rate(
     flow: &Flow,
     directions: &Directions,
+    beside: &[&Directions],
     v6: bool,
     draws: usize,
     random: &mut Rng,
 ) -> Result<RateOverTime, Refused> {
-    let slots = slots::slots(flow, directions, v6)?;
+    let sharing = sharing::sharing(flow, directions, v6);
+    let shared = sharing.found(!beside.is_empty());
+    let beside = if shared { beside } else { &[] };
+    let slots = slots::slots(flow, directions, beside, v6)?;
     let chain = chain::Chain::fitted(&slots);
     Ok(RateOverTime {
         from: slots.from,
         width: slots.width,
         draws: (0..draws).map(|_| chain.draw(random)).collect(),
         habit: chain.habit,
+        sharing,
+        shared,
+        losses: losses::losses(flow, directions, beside, v6),
         seen: slots.seen,
         arrived: slots.arrived,
     })

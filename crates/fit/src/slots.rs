@@ -49,11 +49,21 @@ pub(crate) struct Slots {
     pub tick_s: f64,
 }
 
-/// Slots from the first arrival to the last one.
-pub(crate) fn slots(flow: &Flow, directions: &Directions, v6: bool) -> Result<Slots, Refused> {
+/// Slots from the first arrival to the last one. `beside`: other flows through the same queue.
+pub(crate) fn slots(
+    flow: &Flow,
+    directions: &Directions,
+    beside: &[&Directions],
+    v6: bool,
+) -> Result<Slots, Refused> {
     let (payload, packet) = packet(flow, v6);
     let bits = |bytes: f64| bytes * 8.0 * packet / payload;
     let curve = Curve::of(&directions.waits);
+    let others: Vec<Curve> = beside.iter().map(|other| Curve::of(&other.waits)).collect();
+    // Payload of the others between two moments. The link of all has the rate of all.
+    let of_others = |from: Instant, to: Instant| -> f64 {
+        others.iter().map(|other| other.within(to) - other.within(from)).sum()
+    };
     let (from, to) = curve.ends().ok_or(Refused::Short)?;
     let (first, last) = (curve.at(from).unwrap_or(0.0), curve.at(to).unwrap_or(0.0));
     let (span_s, bytes) = (to.since(from).as_secs_f64(), last - first);
@@ -66,18 +76,22 @@ pub(crate) fn slots(flow: &Flow, directions: &Directions, v6: bool) -> Result<Sl
     let count = (to.since(from).0 / width.0) as usize;
     let mut busy = vec![(0.0, 0.0); count];
     for step in runs(directions, least_wait).iter().flatten() {
+        let bytes = step.bytes + of_others(step.from, step.to);
         // A step may lie in several slots: an outage with a queue is one.
         let (begin, end) = (step.from.since(from).0, step.to.since(from).0);
         for at in begin / width.0..=end / width.0 {
             let Some(slot) = busy.get_mut(at as usize) else { break };
             let inside = end.min((at + 1) * width.0).saturating_sub(begin.max(at * width.0));
             let share = inside as f64 / (end - begin).max(1) as f64;
-            *slot = (slot.0 + share * step.bytes, slot.1 + inside as f64 / 1e9);
+            *slot = (slot.0 + share * bytes, slot.1 + inside as f64 / 1e9);
         }
     }
     let width_s = width.as_secs_f64();
     let at = |slot: usize| curve.at(from + width * slot as u64).unwrap_or(last);
-    let arrived: Vec<f64> = (0..count).map(|slot| at(slot + 1) - at(slot)).collect();
+    let edge = |slot: usize| from + width * slot as u64;
+    let arrived: Vec<f64> = (0..count)
+        .map(|slot| at(slot + 1) - at(slot) + of_others(edge(slot), edge(slot + 1)))
+        .collect();
     let least = |slot: usize| least(&arrived, slot);
     let seen: Vec<Seen> = busy
         .iter()

@@ -14,20 +14,25 @@ use crate::CaptureError;
 use crate::progress::Progress;
 
 /// Fits the link in front of flow `flow` of the capture `paths`: `from_s` (since 1970), `width_s`, `draws` (bit/s by slot),
-/// `seen_bps` and `queued` (whether it is the rate or a lower bound), `arrived_bps`, `drift` and `jump`. Where nothing is known:
-/// `refused`, and a lower bound of the rate, if there is one.
+/// `seen_bps` and `queued` (whether it is the rate or a lower bound), `arrived_bps`, `drift` and `jump`, `pauses` and `filled` (whether
+/// others share the queue), `at_losses` (bytes of all in it), `losses_in_short`
+/// and `short` (losses in a short queue, and the part of the segments there). The flows `beside` are those that may. Where nothing is known: `refused`, and a lower bound of the
+/// rate, if there is one.
 #[pyfunction]
-#[pyo3(signature = (paths, flow, *, draws, seed, progress = None))]
+#[pyo3(signature = (paths, flow, *, beside, draws, seed, progress = None))]
 pub fn fit_rate<'py>(
     py: Python<'py>,
     paths: Vec<PathBuf>,
     flow: u32,
+    beside: Vec<u32>,
     draws: usize,
     seed: u64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let options = Options {
-        directions: Select::Connections(HashSet::from([flow / 2])),
+        directions: Select::Connections(
+            beside.iter().chain([&flow]).map(|id| id / 2).collect::<HashSet<u32>>(),
+        ),
         ..Options::default()
     };
     let mut progress = Progress::new(progress);
@@ -49,9 +54,15 @@ pub fn fit_rate<'py>(
         out.set_item("refused", "no timestamps")?;
         return Ok(out);
     };
+    let others: Vec<_> = analysis
+        .directions
+        .iter()
+        .filter(|(id, _)| *id != flow && beside.contains(id))
+        .map(|(_, directions)| directions)
+        .collect();
     let v6 = connection.a_addr.to_ip().is_ipv6();
     let mut random = Rng::new(seed, "fit");
-    match py.detach(|| fit::rate(row, directions, v6, draws, &mut random)) {
+    match py.detach(|| fit::rate(row, directions, &others, v6, draws, &mut random)) {
         Err(Refused::Short) => out.set_item("refused", "short")?,
         Err(Refused::NeverFull { queued_s, at_least_bps }) => {
             out.set_item("refused", "never full")?;
@@ -70,6 +81,12 @@ pub fn fit_rate<'py>(
             out.set_item("queued", queued.collect::<Vec<bool>>())?;
             out.set_item("drift", rate.habit.drift)?;
             out.set_item("jump", rate.habit.jump)?;
+            out.set_item("pauses", rate.sharing.pauses)?;
+            out.set_item("filled", rate.sharing.filled)?;
+            out.set_item("shared", rate.shared)?;
+            out.set_item("at_losses", rate.losses.queued)?;
+            out.set_item("losses_in_short", rate.losses.in_short)?;
+            out.set_item("short", rate.losses.short)?;
             out.set_item("arrived_bps", rate.arrived)?;
             out.set_item("draws", rate.draws)?;
         }

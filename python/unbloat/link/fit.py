@@ -26,6 +26,13 @@ MAX_DRAWS = 1000
 # Of the intervals: 90 %.
 LOW, HIGH = 0.05, 0.95
 
+# Where others share the queue: so many losses, most of them at so much of the largest queue, show the end of the buffer (drop-tail).
+MIN_LOSSES, NEAR_FULL = 5, 0.8
+# So many losses in a short queue are random ones: fewer may be overflows that a trip shortly after shows as a short queue.
+MIN_RANDOM = 10
+# Of the payload of the flow that is fitted: what a flow beside it has at least, to be counted.
+MIN_BESIDE = 0.05
+
 Progress = Callable[[int, int], None]
 Band = tuple[float, float, float]
 """5 % quantile, median and 95 % quantile."""
@@ -44,6 +51,44 @@ class Buffer:
     def size_bytes(self) -> float:
         """What is known of it: the lower bound where that is all."""
         return self.low_bytes if self.bytes is None else self.bytes
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Another flow of the capture that shares the queue."""
+
+    id: int
+    begin_s: float
+    """From the first slot on."""
+    end_s: float
+    congestion: str | None
+    """Of its sender, where it is recognised."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Whether others share the queue: whether pauses of the sender, while a queue stood, are seen at the receiver."""
+
+    found: bool
+    pauses: int
+    filled: float
+    """The part of a pause that is seen at the receiver, the median."""
+    beside: list[Beside]
+    """Those that the capture has, where others share the queue. The rate is that of all of them together."""
+
+
+@dataclass(frozen=True)
+class RandomLoss:
+    """Losses in a short queue, which no full buffer explains."""
+
+    losses: int
+    packets: int
+    """That met a short queue."""
+
+    @property
+    def rate(self) -> float:
+        """Share of the packets."""
+        return self.losses / self.packets
 
 
 @dataclass(frozen=True)
@@ -70,6 +115,9 @@ class LinkFit:
     """Probability that the rate jumps from one slot to the next."""
     buffer: Buffer | None
     """None where no finding of `analyze` has a size."""
+    sharing: Sharing
+    random_loss: RandomLoss | None
+    """None where too few losses happened in a short queue."""
 
     @property
     def duration_s(self) -> float:
@@ -127,6 +175,11 @@ class LinkFit:
             "buffer_bytes": buffer and buffer.bytes,
             "buffer_bytes_low": buffer and buffer.low_bytes,
             "buffer_bytes_high": buffer and buffer.high_bytes,
+            "random_loss_rate": self.random_loss and self.random_loss.rate,
+            "shared": self.sharing.found,
+            "pauses": self.sharing.pauses,
+            "pauses_filled": self.sharing.filled,
+            "beside": [direction_id(one.id) for one in self.sharing.beside],
             "slots": [
                 {
                     "t_s": at * self.slot_s,
@@ -168,9 +221,15 @@ def fit(
     check_readable(name)
     run = analyze(name)
     flow = run.flow(chosen(run, connection))
+    others = beside(run, flow)
     try:
         found: dict[str, Any] = _native.fit_rate(
-            [name], flow["id"], draws=draws, seed=seed, progress=progress or nothing_to_say
+            [name],
+            flow["id"],
+            beside=[other["id"] for other in others],
+            draws=draws,
+            seed=seed,
+            progress=progress or nothing_to_say,
         )
     except _native.CaptureError as error:
         raise CaptureError(str(error)) from None
@@ -188,7 +247,14 @@ def fit(
         draws=found["draws"],
         drift=found["drift"],
         jump=found["jump"],
-        buffer=buffer_of(run, flow["id"]),
+        buffer=buffer_of_all(found) or buffer_of(run, flow["id"]),
+        sharing=Sharing(
+            found["shared"],
+            found["pauses"],
+            found["filled"],
+            [beside_of(run, other, found["from_s"]) for other in others if found["shared"]],
+        ),
+        random_loss=random_loss_of(found, flow),
     )
 
 
@@ -203,6 +269,34 @@ def chosen(run: Run, connection: str | int | None) -> int:
     if not flows:
         raise LinkUnknown(f"{run.name}: no connection of TCP")
     return int(max(flows, key=lambda flow: flow["payload_bytes"] or 0)["id"])
+
+
+def beside(run: Run, flow: Row) -> list[Row]:
+    """Other flows from the same host or to the same host, which may share the queue."""
+    hosts = {
+        row["id"]: (row["a_addr"], row["b_addr"])
+        for row in run.connections.select(["id", "proto", "a_addr", "b_addr"]).to_pylist()
+        if row["proto"] == "tcp"
+    }
+
+    def ends(id: int) -> tuple[str, str]:
+        a, b = hosts[id // 2]
+        return (a, b) if id % 2 == 0 else (b, a)
+
+    sender, receiver = ends(flow["id"])
+    return [
+        other
+        for other in main_directions(run, ("active_s", "congestion_control"), tcp=True)
+        if other["id"] // 2 != flow["id"] // 2
+        and (other["payload_bytes"] or 0) >= MIN_BESIDE * (flow["payload_bytes"] or 0)
+        and (ends(other["id"])[0] == sender or ends(other["id"])[1] == receiver)
+    ]
+
+
+def beside_of(run: Run, flow: Row, from_s: float) -> Beside:
+    """When it sends, from the first slot on."""
+    begin_s = run.info["start_s"] + run.connection(flow["id"] // 2)["start_s"] - from_s
+    return Beside(flow["id"], begin_s, begin_s + flow["active_s"], flow["congestion_control"])
 
 
 def why(found: dict[str, Any], flow: Row) -> str:
@@ -235,6 +329,26 @@ def buffer_of(run: Run, flow: int) -> Buffer | None:
                 values.get("buffer_bytes_high"),
             )
     return None
+
+
+def random_loss_of(found: dict[str, Any], flow: Row) -> RandomLoss | None:
+    """By the losses in a short queue."""
+    packets = round(found["short"] * (flow["data_packets"] or 0))
+    if found["losses_in_short"] < MIN_RANDOM or packets <= found["losses_in_short"]:
+        return None
+    return RandomLoss(found["losses_in_short"], packets)
+
+
+def buffer_of_all(found: dict[str, Any]) -> Buffer | None:
+    """By what stood in the queue, of all flows that share it, at each loss. None where others do not share it, or without losses."""
+    at_losses: list[float] = found["at_losses"] if found["shared"] else []
+    if not at_losses:
+        return None
+    largest = quantiles(at_losses)[2]
+    full = [queued for queued in at_losses if queued >= NEAR_FULL * largest]
+    if len(full) < MIN_LOSSES or 2 * len(full) < len(at_losses):
+        return Buffer(largest, None, None)
+    return Buffer(*quantiles(full))
 
 
 def quantiles(values: list[float] | tuple[float, ...]) -> Band:

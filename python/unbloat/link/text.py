@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from unbloat.link.fit import Band, LinkFit
+from unbloat.link.fit import Band, LinkFit, RandomLoss
 from unbloat.link.trace import mahimahi
-from unbloat.text.format import byte_text, ends_text, ms_text, plural, seconds_text
+from unbloat.text.format import byte_text, direction_id, ends_text, ms_text, plural, seconds_text
 from unbloat.text.terminal import Terminal, plain, sparkline
 
 # A rate that varies by less from slot to slot is a steady one: an error of a slot.
@@ -36,6 +36,8 @@ def facts(fitted: LinkFit) -> list[tuple[str, str]]:
         ("known", known_fact(fitted)),
         ("delay", f"{ms_text(fitted.rtt_ms)} for a round trip without a queue"),
         ("buffer", buffer_fact(fitted)),
+        *([("lost", lost_fact(fitted.random_loss))] if fitted.random_loss else []),
+        *([("shared", shared_fact(fitted))] if fitted.sharing.found else []),
     ]
 
 
@@ -80,6 +82,25 @@ def buffer_fact(fitted: LinkFit) -> str:
         return f"at least {byte_text(buffer.low_bytes)}: no loss shows its end"
     low, high = byte_text(buffer.low_bytes), byte_text(buffer.high_bytes)
     return f"{byte_text(buffer.bytes)} (90 % interval: {low} to {high}), by the queue at losses"
+
+
+def lost_fact(loss: RandomLoss) -> str:
+    """At random, and how it is known."""
+    packets = f"{plural(loss.losses, 'loss', 'losses')} among {loss.packets} packets that met a short queue"
+    return f"{100 * loss.rate:.2g} % at random, by {packets}"
+
+
+def shared_fact(fitted: LinkFit) -> str:
+    """With which flows, and how it is known."""
+    sharing = fitted.sharing
+    known = (
+        f"{100 * min(sharing.filled, 1):.0f} % of {plural(sharing.pauses, 'pause')} of the sender are seen at the receiver, while a queue "
+        "stood: others filled them"
+    )
+    if not sharing.beside:
+        return f"with flows that the capture does not have: {known}. The rate is what they left"
+    names = ", ".join(direction_id(one.id) for one in sharing.beside)
+    return f"with {names}: {known}. The rate is that of all together"
 
 
 def written_text(draws: int) -> str:

@@ -34,7 +34,7 @@ from unbloat.prediction.replay import (
     way_of,
 )
 from unbloat.run.tables import Row
-from unbloat.text.format import ms_text, rate_text
+from unbloat.text.format import ms_text, plural, rate_text
 
 # A replay is one of the transfer where it is as near as this to the capture.
 NEAR_GOODPUT, NEAR_QUEUE, NEAR_QUEUE_MS = 0.10, 0.20, 10.0
@@ -103,6 +103,14 @@ class WhatIf:
     cures: list[Predicted]
     differs: list[str]
     """In what the replay differs from the capture; empty where the check is passed."""
+    links: list[Draw]
+    """Those that explain the capture, in the order of the outcomes."""
+
+    def nearest(self, count: int) -> list[Draw]:
+        """The links whose replays are nearest to the capture, the nearest first."""
+        outcomes = self.as_it_was.outcomes
+        ranked = sorted(range(len(outcomes)), key=lambda at: distance(outcomes[at], self.seen))
+        return [self.links[at] for at in ranked[:count]]
 
     @property
     def best(self) -> Predicted | None:
@@ -181,7 +189,7 @@ def what_if(
     nearest = kept(
         links, replayed([(link, AS_IT_WAS) for link in links], way, jobs, None), seen, draws
     )
-    differs = differences(seen, [was for _, was in nearest])
+    differs = [*differences(seen, [was for _, was in nearest]), *unseen(fitted)]
     if differs and not anyway:
         raise LinkUnknown(
             f"{fitted.capture}, connection {fitted.connection['id']}: the fitted link does not explain this transfer: "
@@ -201,6 +209,7 @@ def what_if(
             for at, cure in enumerate(chosen)
         ],
         differs,
+        [link for link, _ in nearest],
     )
 
 
@@ -257,6 +266,16 @@ def differences(seen: Outcome, was: Sequence[Outcome]) -> list[str]:
             f"the p95 of its queue was {ms_text(seen.queue_ms_p95)}, that of its replay is {ms_text(queue_ms)}"
         )
     return found
+
+
+def unseen(fitted: LinkFit) -> list[str]:
+    """Others in the queue that no replay can have."""
+    sharing = fitted.sharing
+    if not sharing.found or sharing.beside:
+        return []
+    return [
+        f"{plural(sharing.pauses, 'pause')} of the sender were filled by flows that the capture does not have, and how they react is not known"
+    ]
 
 
 def predicted(

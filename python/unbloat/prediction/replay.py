@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 
 from unbloat.errors import ScenarioError, TraceMissing, UnbloatError
-from unbloat.link.fit import Buffer, LinkFit
+from unbloat.link.fit import Beside, Buffer, LinkFit, RandomLoss
 from unbloat.prediction.cures import Cure, Way, shaped_kbps
 from unbloat.run.figures import Figures
 from unbloat.scenario.run_jobs import run_all
@@ -30,6 +30,11 @@ MIN_HOLD_MS = 20.0
 MAX_HELD = 0.98
 # Of a full packet.
 PACKET_BITS = 12_000
+# What the analysis calls them, and the simulator.
+OF_RECOGNISED = {"cubic": "cubic", "reno": "newreno", "bbr": "bbr"}
+USUAL = "cubic"
+# What sends until shortly before the end is not stopped.
+STOPPED_S = 1.0
 # The smallest buffer: two packets, as the simulator needs them.
 MIN_BUFFER_BYTES = 3000
 SCENARIO = """\
@@ -47,6 +52,7 @@ to = "{receiver}"
 rate = {{ profile = [{rates}], unit = "kbit/s", slot = "{slot_us} us" }}
 delay = "{way_us} us"
 queue = {queue}
+{loss}
 [[link]]
 name = "back"
 from = "{receiver}"
@@ -62,6 +68,17 @@ to = "{receiver}"
 congestion = "{congestion}"
 tsq = false
 {at_receiver}
+{beside}
+"""
+BESIDE = """\
+[[flow]]
+name = "beside-{id}"
+from = "{sender}"
+to = "{receiver}"
+congestion = "{congestion}"
+tsq = false
+start = "{begin_ms} ms"
+{stop}
 """
 DEVICE = """\
 [[device]]
@@ -94,6 +111,10 @@ class Draw:
     congestion: str
     """Of the sender, where no cure changes it."""
     seed: int
+    beside: Sequence[Beside] = ()
+    """Others that share the queue."""
+    loss_rate: float = 0.0
+    """Of packets that are lost at random."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +141,24 @@ def drawn(fitted: LinkFit, senders: Sequence[str], seed: int) -> list[Draw]:
     """Each draw of the rate with each sender, and with a buffer from its interval, or several where its end was not seen."""
     random = Random(seed)
     rtt_ms, hold = base_rtt_ms(fitted), hold_of(fitted)
+    loss_rates = [drawn_loss(fitted.random_loss, random) for _ in fitted.draws]
     return [
-        Draw(rates, fitted.slot_s, rtt_ms, hold, size, sender, number)
+        Draw(
+            *(rates, fitted.slot_s, rtt_ms, hold, size, sender, number),
+            beside=fitted.sharing.beside,
+            loss_rate=loss_rates[number - seed],
+        )
         for number, rates in enumerate(fitted.draws, seed)
         for sender in senders
         for size in buffers(fitted.buffer, random)
     ]
+
+
+def drawn_loss(loss: RandomLoss | None, random: Random) -> float:
+    """From its distribution, given what was counted (Jeffreys' prior)."""
+    if loss is None:
+        return 0.0
+    return random.betavariate(loss.losses + 0.5, loss.packets - loss.losses + 0.5)
 
 
 def base_rtt_ms(fitted: LinkFit) -> float:
@@ -182,8 +215,9 @@ def scenario(case: Case, way: Way) -> str:
             gate=cure.gate or '"none"',
             buffer_bytes=draw.buffer_bytes,
         )
+    duration_s = draw.slot_s * len(draw.rates_bps)
     return SCENARIO.format(
-        duration_ms=max(round(1000 * draw.slot_s * len(draw.rates_bps)), 1),
+        duration_ms=max(round(1000 * duration_s), 1),
         sender=ends[0],
         receiver=ends[1],
         rates=", ".join(f"{bps / 1000:.1f}" for bps in draw.rates_bps),
@@ -195,6 +229,20 @@ def scenario(case: Case, way: Way) -> str:
         device=device,
         hold=hold_line(draw.hold),
         congestion=cure.congestion or draw.congestion,
+        loss=f"loss = {draw.loss_rate:.6f}" if draw.loss_rate else "",
+        beside="".join(beside_lines(one, ends, duration_s) for one in draw.beside),
+    )
+
+
+def beside_lines(one: Beside, ends: tuple[str, str], duration_s: float) -> str:
+    """Another transfer, as long as the capture has it, by its own congestion control: that of most hosts where it is not recognised."""
+    return BESIDE.format(
+        id=one.id,
+        sender=ends[0],
+        receiver=ends[1],
+        congestion=OF_RECOGNISED.get(one.congestion or "", USUAL),
+        begin_ms=max(round(1000 * one.begin_s), 0),
+        stop=f'stop = "{round(1000 * one.end_s)} ms"' if one.end_s < duration_s - STOPPED_S else "",
     )
 
 

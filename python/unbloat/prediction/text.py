@@ -39,7 +39,7 @@ NOTE = (
     "Goodput, and p50 and p95 of the queueing delay in ms. Medians and 90 % intervals over the links that explain the capture. "
     "better: in how many of them the p95 is at most 80 % of that of the "
     "transfer as it was, with 90 % of its goodput. Assumed: the rate of the link does not depend on what is sent, "
-    "and other flows do not react."
+    "and flows that the capture does not have do not react."
 )
 
 

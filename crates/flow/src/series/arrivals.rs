@@ -130,6 +130,14 @@ impl Curve {
         Some(before.1 + share * (behind.1 - before.1))
     }
 
+    /// As `at`, and before the first point nothing, after the last one all.
+    pub fn within(&self, at: Instant) -> f64 {
+        let ends = self.0.first().zip(self.0.last());
+        self.at(at)
+            .or(ends.map(|(first, last)| if at < first.0 { first.1 } else { last.1 }))
+            .unwrap_or(0.0)
+    }
+
     /// Payload that arrived while this segment waited.
     pub(crate) fn during(&self, w: &Waits) -> Option<f64> {
         Some(self.at(w.arrived)? - self.at(Instant(w.arrived.0.checked_sub(w.data.0)?))?)
