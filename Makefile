@@ -1,5 +1,5 @@
 # Thin: each target calls a script that can be called by hand.
-.PHONY: demo test random-tests bench claims phones front front-lab fairness-lab never-worse kernels congestion-control measure-evidence measure-peers modem-evidence fuzz-long corpus-kills link-findings link-fits what-if docs install clean
+.PHONY: demo test random-tests bench claims phones front front-lab fairness-lab never-worse kernels congestion-control measure-evidence measure-peers modem-evidence fuzz-long corpus-kills link-findings link-fits what-if what-if-runs docs install clean
 
 # The main job on the bundled captures, on a machine with python3, cargo and gcc.
 demo: install
@@ -99,6 +99,12 @@ link-fits:
 what-if:
 	./setup --tests
 	.venv/bin/python bench/what_if/predictions.py --traces $(TRACES)
+
+# The same on the kernel's own TCP, as root: RUNS of 26 links under eight cures, two hours each, and two minutes of predictions. Resumes.
+what-if-runs: RUNS = 1
+what-if-runs:
+	./setup --tests
+	.venv/bin/python bench/what_if/kernel_page.py --traces $(TRACES) --runs $(RUNS)
 
 # A worker, a run, a worker of Dask and an object store, killed with -9 at 20 random moments each: the final tables are the same bytes.
 corpus-kills:

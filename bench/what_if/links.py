@@ -127,6 +127,7 @@ name = "rival{number}"
 from = "client"
 to = "server"
 start = "{start_ms} ms"
+{receiver}
 """
 
 
@@ -167,6 +168,8 @@ def scenario(
             qdisc=cure.shaper.format(rate=shaped_kbps(shaped_bps)) if cure.shaper else '"fq_codel"',
             buffer_kb=link.buffer_kb or FIRMWARE_KB,
         )
+    # An agent at the receiver limits all that come from one host.
+    receiver = f"[flow.receiver]\nwindow = {cure.receiver}" if cure.receiver else ""
     return SCENARIO.format(
         name=link.name,
         duration_s=DURATION_S,
@@ -178,9 +181,9 @@ def scenario(
         hold=hold if link.hold_ms else "",
         congestion=cure.congestion or congestion,
         device=device,
-        receiver=f"[flow.receiver]\nwindow = {cure.receiver}" if cure.receiver else "",
+        receiver=receiver,
         rivals="".join(
-            RIVAL.format(number=number, start_ms=round(random.uniform(0, 5000)))
+            RIVAL.format(number=number, start_ms=round(random.uniform(0, 5000)), receiver=receiver)
             for number in range(link.rivals)
         ),
     )

@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "corpus": {"_native", "charts", "errors", "report", "run", "tasks", "text", "version"},
     "front": {"errors", "lab", "run", "scenario", "text", "version"},
     "prediction": {
+        "capture",
         "charts",
         "errors",
         "front",

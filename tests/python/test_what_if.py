@@ -13,10 +13,10 @@ import pytest
 from conftest import ROOT
 
 import unbloat
-from unbloat.link.fit import Buffer
+from unbloat.link.fit import Buffer, Hold
 from unbloat.prediction.cures import AS_IT_WAS, CURES, for_way
 from unbloat.prediction.predict import differences, distance, kept, spread
-from unbloat.prediction.replay import Draw, Hold, Outcome, buffers, hold_of, replayed, scenario
+from unbloat.prediction.replay import Draw, Outcome, buffers, replayed, scenario
 
 SAMPLES = ROOT / "samples"
 LTE = SAMPLES / "lte-with-web.pcapng.zst"
@@ -131,14 +131,13 @@ def test_acks_that_are_held_make_the_queue_of_a_short_window_longer() -> None:
     assert 'every = "600000 us", length = "300000 us"' in scenario((held, acks), "up")
 
 
-def test_holds_are_known_by_the_delay_of_acks() -> None:
+def test_holds_are_known_by_acks_that_arrive_together() -> None:
     """Samples of a capture: `bloated-cubic-upload` has ACKs that are held for 600 ms, its twin by BBR has none."""
-    held = unbloat.fit(SAMPLES / "bloated-cubic-upload.pcapng.zst", draws=1)
-    hold = hold_of(held)
+    hold = unbloat.fit(SAMPLES / "bloated-cubic-upload.pcapng.zst", draws=1).hold
     assert hold is not None
     assert hold.length_ms == pytest.approx(600, abs=15)
     assert hold.every_ms > hold.length_ms
-    assert hold_of(unbloat.fit(SAMPLES / "bloated-bbr-upload.pcapng.zst", draws=1)) is None
+    assert unbloat.fit(SAMPLES / "bloated-bbr-upload.pcapng.zst", draws=1).hold is None
 
 
 def test_a_buffer_without_an_end_is_tried_in_several_sizes() -> None:

@@ -7,26 +7,20 @@ from typing import Any
 
 import pytest
 from bench.what_if.findings import ENDS
-from bench.what_if.links import LINKS, TEST, scenario
-from bench.what_if.predictions import (
+from bench.what_if.judge import (
     GOODPUT,
     OURS,
-    PAGE,
     QUEUE,
-    RUNS,
-    STORE,
     as_good,
     at_end,
     best_of,
     error,
     judged,
     kendall,
-    measured,
-    page,
     passed,
-    settings,
-    stored_runs,
 )
+from bench.what_if.links import LINKS, TEST, scenario
+from bench.what_if.predictions import PAGE, RUNS, STORE, measured, page, settings, stored_runs
 from bench.what_if.stored import NAMES, cases, key
 from requirements import SHARED
 

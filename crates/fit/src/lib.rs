@@ -7,6 +7,7 @@
 //! No clock and no random source here: times are those of the capture, and random numbers come in as an argument.
 
 mod chain;
+mod holds;
 mod losses;
 mod sharing;
 mod slots;
@@ -17,6 +18,7 @@ use flow::series::rows::Flow;
 use units::{Duration, Instant};
 
 pub use crate::chain::Habit;
+pub use crate::holds::Holds;
 pub use crate::losses::Losses;
 pub use crate::sharing::Sharing;
 pub use crate::slots::Seen;
@@ -58,6 +60,8 @@ pub struct RateOverTime {
     pub sharing: Sharing,
     /// Whether others share it.
     pub shared: bool,
+    /// How ACKs are held, if they are.
+    pub holds: Option<Holds>,
     /// By the queue in which they happened.
     pub losses: Losses,
 }
@@ -88,6 +92,7 @@ pub fn rate(
         habit: chain.habit,
         sharing,
         shared,
+        holds: holds::holds(directions),
         losses: losses::losses(flow, directions, beside, v6),
         seen: slots.seen,
         arrived: slots.arrived,

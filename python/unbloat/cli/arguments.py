@@ -374,11 +374,11 @@ def fit(
     epilog="Example: unbloat what-if upload.pcapng --cures bbr,acks",
 )
 def what_if(
-    file: Annotated[
-        str,
+    files: Annotated[
+        list[str],
         typer.Argument(
             metavar="FILE",
-            help="A capture (pcap, pcapng, .gz, .zst) beside the sender or the receiver.",
+            help="A capture (pcap, pcapng, .gz, .zst) beside the sender or the receiver; further ones of the same path narrow its buffer and delay.",
             show_default=False,
         ),
     ],
@@ -401,6 +401,19 @@ def what_if(
         ),
     ] = None,
     report: Report = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write scenarios of the links and cures, and a trace for mahimahi."
+        ),
+    ] = None,
+    lab: Annotated[
+        bool,
+        typer.Option(
+            "--lab",
+            help="Run the transfer and each cure five times on the kernel's own TCP, in real time, as root.",
+        ),
+    ] = False,
     draws: Annotated[
         int, typer.Option(metavar="N", min=1, max=1000, help="Links that each cure is tried on.")
     ] = 40,
@@ -411,15 +424,17 @@ def what_if(
     json: Json = False,
 ) -> None:
     """Goodput and queueing delay of a transfer under each cure, with intervals, and the command of the best. It ends with 5 where the capture does not show enough."""
-    from unbloat.cli.what_if import WhatIfOptions, what_if_file
+    from unbloat.cli.what_if import WhatIfOptions, what_if_files
 
-    what_if_file(
-        file,
+    what_if_files(
+        files,
         WhatIfOptions(
             connection=connection,
             cures=cures,
             congestion=congestion,
             report=report,
+            write=write,
+            lab=lab,
             draws=draws,
             seed=seed,
             anyway=anyway,

@@ -78,6 +78,14 @@ class Sharing:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """ACKs wait until the end of each hold: a radio that sends upwards only now and then."""
+
+    length_ms: float
+    every_ms: float
+
+
+@dataclass(frozen=True)
 class RandomLoss:
     """Losses in a short queue, which no full buffer explains."""
 
@@ -118,6 +126,8 @@ class LinkFit:
     sharing: Sharing
     random_loss: RandomLoss | None
     """None where too few losses happened in a short queue."""
+    hold: Hold | None
+    """None where ACKs are not held."""
 
     @property
     def duration_s(self) -> float:
@@ -175,6 +185,8 @@ class LinkFit:
             "buffer_bytes": buffer and buffer.bytes,
             "buffer_bytes_low": buffer and buffer.low_bytes,
             "buffer_bytes_high": buffer and buffer.high_bytes,
+            "hold_ms": self.hold and self.hold.length_ms,
+            "hold_every_ms": self.hold and self.hold.every_ms,
             "random_loss_rate": self.random_loss and self.random_loss.rate,
             "shared": self.sharing.found,
             "pauses": self.sharing.pauses,
@@ -255,6 +267,7 @@ def fit(
             [beside_of(run, other, found["from_s"]) for other in others if found["shared"]],
         ),
         random_loss=random_loss_of(found, flow),
+        hold=found["hold_ms"] and Hold(*found["hold_ms"]),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from unbloat.charts.fitted_rate import CHART
+from unbloat.charts.spec import Chart
 from unbloat.link.fit import LinkFit
 from unbloat.link.text import facts, heading, interval
 from unbloat.report.encode import Encoded, encode, floats, seconds
@@ -17,9 +18,9 @@ from unbloat.report.write import ReportInfo, Store, render, save
 from unbloat.version import __version__
 
 NOTES = (
-    "The rate is that of IP packets, as far as this flow got it: other flows in the same queue take their part.",
+    "The rate is that of IP packets. Flows in the same queue that the capture does not have take their part.",
     "Times are those of the receiver. They are known to half of a round trip.",
-    "Not fitted: random loss, ACKs that are held, and the congestion control of the sender.",
+    "Not fitted: the congestion control of the sender, which `unbloat what-if` recognises.",
 )
 
 
@@ -43,12 +44,17 @@ def write_link_page(fitted: LinkFit, path: Path) -> ReportInfo:
     return save(text, path, begun, 1, 1)
 
 
-def rate_chart(fitted: LinkFit) -> tuple[Store, dict[str, Any]]:
-    """What a page needs for the chart of the fitted rate: its table, and the facts of the program."""
+def rate_chart(
+    fitted: LinkFit,
+    more: Mapping[str, Sequence[float | None]] | None = None,
+    charts: Sequence[Chart] = (),
+) -> tuple[Store, dict[str, Any]]:
+    """What a page needs for the chart of the fitted rate: its table, and the facts of the program. `more` are columns by slot, for further
+    `charts`, which come first."""
     store = Store()
-    store.put("path-samples", samples(fitted), 1)
+    store.put("path-samples", samples(fitted, more or {}), 1)
     return store, {
-        "charts": [CHART.to_json()],
+        "charts": [chart.to_json() for chart in (*charts, CHART)],
         "series": [],
         "event_kinds": [],
         "tables": store.index,
@@ -57,7 +63,7 @@ def rate_chart(fitted: LinkFit) -> tuple[Store, dict[str, Any]]:
     }
 
 
-def samples(fitted: LinkFit) -> Encoded:
+def samples(fitted: LinkFit, more: Mapping[str, Sequence[float | None]]) -> Encoded:
     """Slot by slot."""
     count = len(fitted.seen_bps)
     arrived = list(zip(fitted.arrived_bps, fitted.queued, strict=True))
@@ -67,6 +73,7 @@ def samples(fitted: LinkFit) -> Encoded:
         "rate_bps_high": [band[2] for band in fitted.band_bps],
         "queued_bps": [bps if queued else None for bps, queued in arrived],
         "unqueued_bps": [None if queued else bps for bps, queued in arrived],
+        **more,
     }
     times_s = [at * fitted.slot_s for at in range(count)]
     encoded = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbloat.link.fit import Band, LinkFit, RandomLoss
+from unbloat.link.fit import Band, Hold, LinkFit, RandomLoss
 from unbloat.link.trace import mahimahi
 from unbloat.text.format import byte_text, direction_id, ends_text, ms_text, plural, seconds_text
 from unbloat.text.terminal import Terminal, plain, sparkline
@@ -36,6 +36,7 @@ def facts(fitted: LinkFit) -> list[tuple[str, str]]:
         ("known", known_fact(fitted)),
         ("delay", f"{ms_text(fitted.rtt_ms)} for a round trip without a queue"),
         ("buffer", buffer_fact(fitted)),
+        *([("ACKs", held_fact(fitted.hold))] if fitted.hold else []),
         *([("lost", lost_fact(fitted.random_loss))] if fitted.random_loss else []),
         *([("shared", shared_fact(fitted))] if fitted.sharing.found else []),
     ]
@@ -82,6 +83,11 @@ def buffer_fact(fitted: LinkFit) -> str:
         return f"at least {byte_text(buffer.low_bytes)}: no loss shows its end"
     low, high = byte_text(buffer.low_bytes), byte_text(buffer.high_bytes)
     return f"{byte_text(buffer.bytes)} (90 % interval: {low} to {high}), by the queue at losses"
+
+
+def held_fact(hold: Hold) -> str:
+    """How long ACKs wait."""
+    return f"held for {ms_text(hold.length_ms)} every {ms_text(hold.every_ms)} on their way back"
 
 
 def lost_fact(loss: RandomLoss) -> str:

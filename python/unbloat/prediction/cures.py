@@ -57,7 +57,8 @@ CURES = (
     Cure("bbr", "sender", "sysctl -w net.ipv4.tcp_congestion_control=bbr", congestion="bbr"),
     Cure("newreno", "sender", "sysctl -w net.ipv4.tcp_congestion_control=reno", congestion="newreno"),
     Cure("drwa", "receiver", "unbloat agent on", receiver=WINDOW),
-    Cure("afc", "receiver", "unbloat agent on --set receive.rate_term=true", receiver='"afc"'),
+    # No stock kernel has it, and the agent has its rate term alone.
+    Cure("afc", "both hosts, in no kernel", "", receiver='"afc"'),
     Cure("acks", "sender", "unbloat agent on --set uplink.mode=acks", sender=WINDOW),
     Cure("gate", "sender, with a modem that reports", "unbloat agent on --set uplink.mode=gate", gate=GATE.gate, ways=("up",)),
     Cure("fq_codel", "router in front of the link", "tc qdisc replace dev DEV root fq_codel", queue='"fq_codel"'),

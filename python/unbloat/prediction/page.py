@@ -1,4 +1,4 @@
-"""The page of `unbloat what-if`: the best cure, a chart and a table of all, how the replay compares, and the fitted rate."""
+"""The page of `unbloat what-if`: the best cure, a chart and a table of all, the capture and its replay, and the fitted rate."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from unbloat.charts.replayed_rtt import CHART
 from unbloat.link.page import rate_chart
 from unbloat.link.text import facts, heading
 from unbloat.prediction.cures_svg import cures_svg
+from unbloat.prediction.overlay import overlay
 from unbloat.prediction.predict import WhatIf
 from unbloat.prediction.text import (
     BEYOND_NOTE,
+    LAB_TITLE,
+    LAB_TITLES,
     NOTE,
     TITLES,
     best_text,
     check_text,
+    lab_notes,
+    lab_rows,
     row,
     sender_text,
 )
@@ -28,7 +34,7 @@ def write_what_if_page(found: WhatIf, path: Path) -> ReportInfo:
     """Writes the page."""
     begun = time.perf_counter()
     fitted = found.fitted
-    store, shown = rate_chart(fitted)
+    store, shown = rate_chart(fitted, overlay(found), (CHART,))
     name = Path(fitted.capture).name
     every = (found.as_it_was, *found.cures)
     text = render(
@@ -47,7 +53,14 @@ def write_what_if_page(found: WhatIf, path: Path) -> ReportInfo:
             ("check", check_text(found)),
             *facts(fitted),
         ],
-        notes=[NOTE, *([BEYOND_NOTE] if any(one.beyond for one in every) else [])],
+        lab_titles=LAB_TITLES,
+        lab_rows=lab_rows(found),
+        lab_title=LAB_TITLE,
+        notes=[
+            NOTE,
+            *([BEYOND_NOTE] if any(one.beyond for one in every) else []),
+            *(lab_notes(found) if found.lab else []),
+        ],
         tool=f"unbloat {__version__}",
     )
     return save(text, path, begun, 1, 1)

@@ -16,17 +16,19 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 
 from unbloat.errors import LinkUnknown, UnbloatError
 from unbloat.link.fit import DRAWS, SEED, Band, LinkFit, fit, quantiles
 from unbloat.prediction.cures import AS_IT_WAS, Cure, for_way
+from unbloat.prediction.narrow import narrowed
 from unbloat.prediction.replay import (
     PACKET_BITS,
     Case,
     Draw,
+    InLab,
     Outcome,
     drawn,
     longest_queue_ms,
@@ -105,6 +107,8 @@ class WhatIf:
     """In what the replay differs from the capture; empty where the check is passed."""
     links: list[Draw]
     """Those that explain the capture, in the order of the outcomes."""
+    lab: InLab = field(default_factory=dict)
+    """What `in_lab` measured; empty where it did not run."""
 
     def nearest(self, count: int) -> list[Draw]:
         """The links whose replays are nearest to the capture, the nearest first."""
@@ -141,8 +145,29 @@ class WhatIf:
             },
             "draws": len(self.as_it_was.outcomes),
             "best": best and best.cure.name,
-            "predicted": [row(one, self.rate_bps) for one in (self.as_it_was, *self.cures)],
+            "predicted": [
+                row(one, self.rate_bps) | lab_row(self.lab.get(one.cure.name))
+                for one in (self.as_it_was, *self.cures)
+            ],
         }
+
+
+def lab_row(ran: Sequence[Outcome] | str | None) -> Row:
+    """What kernels gave, run by run; or why there is nothing."""
+    if ran is None:
+        return {}
+    if isinstance(ran, str):
+        return {"lab": None, "lab_why": ran}
+    return {
+        "lab": [
+            {
+                "goodput_bps": one.goodput_bps,
+                "queue_ms_p50": one.queue_ms_p50,
+                "queue_ms_p95": one.queue_ms_p95,
+            }
+            for one in ran
+        ]
+    }
 
 
 def row(one: Predicted, rate_bps: float) -> Row:
@@ -162,7 +187,7 @@ def row(one: Predicted, rate_bps: float) -> Row:
 
 def what_if(
     path: str | os.PathLike[str],
-    *,
+    *others: str | os.PathLike[str],
     connection: str | int | None = None,
     cures: Sequence[str] = (),
     congestion: str | None = None,
@@ -174,6 +199,7 @@ def what_if(
 ) -> WhatIf:
     """What each cure would have done to a transfer, from one capture of it beside the sender or the receiver.
 
+    `others` are more captures of the same path: their largest connections narrow what is known of its buffer, delay and random loss.
     `connection`, `draws` and `seed` are those of `fit`. `cures` names some, otherwise all of the direction. `congestion` is the
     sender's, which is otherwise recognised. Raises what `fit` raises, and `LinkUnknown` where the replay of the transfer as it was does
     not match the capture, unless `anyway` is set.
@@ -181,7 +207,10 @@ def what_if(
     if congestion is not None and congestion not in SENDERS:
         raise UnbloatError(f"no congestion control {congestion!r}: {', '.join(SENDERS)}")
     for_way("up", cures)
-    fitted = fit(path, connection=connection, draws=draws, seed=seed)
+    fitted, contradictions = narrowed(
+        fit(path, connection=connection, draws=draws, seed=seed),
+        [fit(other, draws=1, seed=seed) for other in others],
+    )
     way = way_of(fitted)
     chosen = for_way(way, cures)
     seen = observed(fitted)
@@ -189,7 +218,7 @@ def what_if(
     nearest = kept(
         links, replayed([(link, AS_IT_WAS) for link in links], way, jobs, None), seen, draws
     )
-    differs = [*differences(seen, [was for _, was in nearest]), *unseen(fitted)]
+    differs = [*differences(seen, [was for _, was in nearest]), *unseen(fitted), *contradictions]
     if differs and not anyway:
         raise LinkUnknown(
             f"{fitted.capture}, connection {fitted.connection['id']}: the fitted link does not explain this transfer: "

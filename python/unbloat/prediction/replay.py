@@ -8,12 +8,12 @@ shows it · action: goodput, and the time that the transfer's own packets wait
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from unbloat.errors import ScenarioError, TraceMissing, UnbloatError
-from unbloat.link.fit import Beside, Buffer, LinkFit, RandomLoss
+from unbloat.link.fit import Beside, Buffer, Hold, LinkFit, RandomLoss
 from unbloat.prediction.cures import Cure, Way, shaped_kbps
 from unbloat.run.figures import Figures
 from unbloat.scenario.run_jobs import run_all
@@ -24,8 +24,6 @@ from unbloat.scenario.simulate import RunOptions, finished, prepared
 UNSEEN = 8.0
 # So many buffers are tried then, one of each part of that range.
 STRATA = 4
-# Shorter holds are those of the link layer and of delayed ACKs.
-MIN_HOLD_MS = 20.0
 # Each hold leaves a moment in which ACKs come.
 MAX_HELD = 0.98
 # Of a full packet.
@@ -79,6 +77,7 @@ congestion = "{congestion}"
 tsq = false
 start = "{begin_ms} ms"
 {stop}
+{at_receiver}
 """
 DEVICE = """\
 [[device]]
@@ -88,14 +87,6 @@ qdisc = {qdisc}
 gate = {gate}
 firmware = {{ buffer = "{buffer_bytes} B", report_every = "5 ms", report_delay = "100 ms" }}
 """
-
-
-@dataclass(frozen=True)
-class Hold:
-    """ACKs wait until the end of each hold: a radio that sends upwards only now and then."""
-
-    length_ms: float
-    every_ms: float
 
 
 @dataclass(frozen=True)
@@ -128,6 +119,8 @@ class Outcome:
     grade: str | None
 
 
+InLab = Mapping[str, Sequence[Outcome] | str]
+"""By the name of a cure: what its runs on kernels gave, or why it has none."""
 Case = tuple[Draw, Cure]
 Progress = Callable[[int, int], None]
 
@@ -140,7 +133,7 @@ def way_of(fitted: LinkFit) -> Way:
 def drawn(fitted: LinkFit, senders: Sequence[str], seed: int) -> list[Draw]:
     """Each draw of the rate with each sender, and with a buffer from its interval, or several where its end was not seen."""
     random = Random(seed)
-    rtt_ms, hold = base_rtt_ms(fitted), hold_of(fitted)
+    rtt_ms, hold = base_rtt_ms(fitted), fitted.hold
     loss_rates = [drawn_loss(fitted.random_loss, random) for _ in fitted.draws]
     return [
         Draw(
@@ -177,18 +170,6 @@ def longest_queue_ms(fitted: LinkFit) -> float:
     return fitted.flow["data_queue_ms_max"] or fitted.flow["queue_ms_max"] or 0.0
 
 
-def hold_of(fitted: LinkFit) -> Hold | None:
-    """By the delay of ACKs. Where they are held for a part of the time, the delay is even from 0 to the length of a hold in that
-    part, and 0 else; so the p95 is below the p99 by a share that gives the part."""
-    p95_ms, p99_ms = fitted.flow["ack_queue_ms_p95"], fitted.flow["ack_queue_ms_p99"]
-    if p95_ms is None or p95_ms < MIN_HOLD_MS:
-        return None
-    # p95 = length · (1 − 0.05 / part), p99 = length · (1 − 0.01 / part).
-    part = min((0.05 * p99_ms - 0.01 * p95_ms) / max(p99_ms - p95_ms, 1e-3), MAX_HELD)
-    length_ms = p99_ms / (1 - 0.01 / part)
-    return Hold(length_ms, length_ms / part)
-
-
 def buffers(buffer: Buffer | None, random: Random) -> list[int]:
     """Bytes. Where only a lower bound is known, each order of magnitude above it is as likely, up to `UNSEEN`."""
     if buffer is not None and buffer.bytes is not None and buffer.high_bytes is not None:
@@ -216,6 +197,8 @@ def scenario(case: Case, way: Way) -> str:
             buffer_bytes=draw.buffer_bytes,
         )
     duration_s = draw.slot_s * len(draw.rates_bps)
+    # An agent at the receiver limits all that come from one host.
+    at_receiver = f"[flow.receiver]\nwindow = {cure.receiver}" if cure.receiver else ""
     return SCENARIO.format(
         duration_ms=max(round(1000 * duration_s), 1),
         sender=ends[0],
@@ -225,16 +208,16 @@ def scenario(case: Case, way: Way) -> str:
         way_us=round(500 * draw.rtt_ms),
         queue=cure.queue or f'{{ kind = "droptail", limit = "{draw.buffer_bytes} B" }}',
         at_sender=f"window = {cure.sender}" if cure.sender else "",
-        at_receiver=f"[flow.receiver]\nwindow = {cure.receiver}" if cure.receiver else "",
+        at_receiver=at_receiver,
         device=device,
         hold=hold_line(draw.hold),
         congestion=cure.congestion or draw.congestion,
         loss=f"loss = {draw.loss_rate:.6f}" if draw.loss_rate else "",
-        beside="".join(beside_lines(one, ends, duration_s) for one in draw.beside),
+        beside="".join(beside_lines(one, ends, duration_s, at_receiver) for one in draw.beside),
     )
 
 
-def beside_lines(one: Beside, ends: tuple[str, str], duration_s: float) -> str:
+def beside_lines(one: Beside, ends: tuple[str, str], duration_s: float, at_receiver: str) -> str:
     """Another transfer, as long as the capture has it, by its own congestion control: that of most hosts where it is not recognised."""
     return BESIDE.format(
         id=one.id,
@@ -242,6 +225,7 @@ def beside_lines(one: Beside, ends: tuple[str, str], duration_s: float) -> str:
         receiver=ends[1],
         congestion=OF_RECOGNISED.get(one.congestion or "", USUAL),
         begin_ms=max(round(1000 * one.begin_s), 0),
+        at_receiver=at_receiver,
         stop=f'stop = "{round(1000 * one.end_s)} ms"' if one.end_s < duration_s - STOPPED_S else "",
     )
 
@@ -250,7 +234,8 @@ def hold_line(hold: Hold | None) -> str:
     """The layer of the way back."""
     if hold is None:
         return ""
-    every_us, length_us = round(1000 * hold.every_ms), round(1000 * hold.length_ms)
+    every_us = round(1000 * hold.every_ms)
+    length_us = round(1000 * min(hold.length_ms, MAX_HELD * hold.every_ms))
     return f'layers = [{{ kind = "outage", every = "{every_us} us", length = "{length_us} us" }}]'
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from unbloat.link.fit import Band
 from unbloat.link.text import facts, fine, heading
@@ -32,15 +33,58 @@ def what_if_screen(terminal: Terminal, found: WhatIf) -> None:
     terminal.wrapped(NOTE)
     if any(one.beyond for one in (found.as_it_was, *found.cures)):
         terminal.wrapped(BEYOND_NOTE)
+    if found.lab:
+        terminal.line()
+        terminal.line(terminal.style(LAB_TITLE, "bold"))
+        table(terminal, LAB_TITLES, lab_rows(found))
+        for line in lab_notes(found):
+            terminal.wrapped(line)
 
 
 BEYOND_NOTE = f"{BEYOND} beyond the capture: a longer queue than any that was seen, in a buffer whose end was not seen."
+LAB_TITLE = "On the kernel's own TCP"
+LAB_TITLES = ("cure", "Mbit/s predicted", "run", "p95 predicted", "run, ms")
+LAB_NOTE = "run: the median, the smallest and the largest of runs of the lab on the links whose replays are nearest to the capture."
 NOTE = (
     "Goodput, and p50 and p95 of the queueing delay in ms. Medians and 90 % intervals over the links that explain the capture. "
     "better: in how many of them the p95 is at most 80 % of that of the "
     "transfer as it was, with 90 % of its goodput. Assumed: the rate of the link does not depend on what is sent, "
     "and flows that the capture does not have do not react."
 )
+
+
+def lab_rows(found: WhatIf) -> list[Sequence[str]]:
+    """The kernel's runs beside the prediction."""
+    rows: list[Sequence[str]] = []
+    for one in (found.as_it_was, *found.cures):
+        ran = found.lab.get(one.cure.name, "")
+        if not isinstance(ran, str):
+            goodput = [outcome.goodput_bps / 1e6 for outcome in ran]
+            queue_ms = [outcome.queue_ms_p95 for outcome in ran]
+            rows.append(
+                (
+                    one.cure.name,
+                    f"{one.goodput_bps[1] / 1e6:.2f}",
+                    range_text(goodput, 2),
+                    f"{one.queue_ms_p95[1]:.0f}",
+                    range_text(queue_ms, 0),
+                )
+            )
+    return rows
+
+
+def range_text(values: Sequence[float], digits: int) -> str:
+    """The median, and the smallest and largest where there are several."""
+    middle = f"{median(values):.{digits}f}"
+    if len(values) == 1:
+        return middle
+    return f"{middle} [{min(values):.{digits}f}, {max(values):.{digits}f}]"
+
+
+def lab_notes(found: WhatIf) -> list[str]:
+    """What the columns are, and why a cure has none."""
+    whys = [f"{name} has no run: {ran}" for name, ran in found.lab.items() if isinstance(ran, str)]
+    return [LAB_NOTE, *whys]
 
 
 def sender_text(found: WhatIf) -> str:
@@ -86,4 +130,7 @@ def best_text(found: WhatIf) -> str:
     best = found.best
     if best is None:
         return "No cure is better in nine of ten of these links."
-    return f"The shortest queue: {best.cure.name} at the {best.cure.where}: {best.cure.installed(found.rate_bps)}"
+    command = best.cure.installed(found.rate_bps)
+    return f"The shortest queue: {best.cure.name} at the {best.cure.where}" + (
+        f": {command}" if command else ""
+    )

@@ -108,8 +108,11 @@ def capture(space: str, device: str, to: Path) -> "subprocess.Popen[bytes]":
     return started
 
 
-def upload(control: str, seconds: float) -> tuple[int, str]:
-    """One connection that always has data to send: how many bytes arrived, and by which congestion control."""
+def upload(control: str, seconds: float, at_once: int = READ_AT_ONCE) -> tuple[int, str]:
+    """One connection that always has data to send: how many bytes arrived, and by which congestion control.
+
+    at_once: bytes for which the receiver waits before it reads.
+    """
     with within("s"):
         listener = socket.create_server(ADDRESS)
     # DCTCP's requests for ECN are granted by DCTCP alone.
@@ -122,7 +125,7 @@ def upload(control: str, seconds: float) -> tuple[int, str]:
     sender.setblocking(False)
     receiver.setblocking(False)
     # Python is woken for many segments at once, which is most of what a guest costs.
-    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, READ_AT_ONCE)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, at_once)
     block, arrived = bytes(65536), 0
     wait = selectors.DefaultSelector()
     wait.register(sender, selectors.EVENT_WRITE)

@@ -1,0 +1,130 @@
+"""The known links on the kernel's own TCP, under every cure that a kernel has: the truth of `kernel_page.py`.
+
+signal: a link of `links.py`, a cure, and the number of a run · model: the scenario that `predictions.py` simulates, run by the lab on the
+real clock; the sender is CUBIC where the cure does not change it · action: a line of `docs/generated/what-if-runs.jsonl` per run, with
+commit, date and kernel, and the captures of both ends where a prediction starts from the run
+
+A run is stored as soon as it is over. One during which the machine was too busy is not stored: its figures are those of the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT))
+
+from bench.what_if.findings import ENDS, GENERATED, rounded  # noqa: E402
+from bench.what_if.links import LINKS, TEST, Link, scenario  # noqa: E402
+from bench.what_if.predictions import mean_bps, of_one, true_figures  # noqa: E402
+
+import unbloat  # noqa: E402
+from unbloat.errors import LabError, ScenarioError  # noqa: E402
+from unbloat.front.lab import commit  # noqa: E402
+from unbloat.prediction.cures import AS_IT_WAS, CURES, Cure  # noqa: E402
+from unbloat.prediction.predict import ERROR_QUEUE_MS  # noqa: E402
+from unbloat.run.figures import Figures  # noqa: E402
+from unbloat.run.store import Store  # noqa: E402
+
+STORE = GENERATED / "what-if-runs.jsonl"
+CAPTURES = ROOT / "target" / "what-if-runs"
+NAMES = ("link", "cure", "run")
+# Raised when runs are made in another way.
+METHOD = 1
+RUNS = 3
+SENDER = "cubic"
+# 1 % of the deliveries may be as late as this: what a predicted queueing delay is never known better than.
+MAX_LATE_US = 1000 * ERROR_QUEUE_MS
+# AFC is in no kernel. CUBIC is the sender as it was.
+CURES_RUN = (AS_IT_WAS, *(cure for cure in CURES if cure.name not in ("afc", SENDER)))
+# A prediction starts from a run by CUBIC, or by another congestion control.
+STARTS = tuple(cure for cure in CURES_RUN if cure is AS_IT_WAS or cure.congestion)
+Case = tuple[Link, Cure, int]
+Row = dict[str, Any]
+
+
+def cases(runs: int = RUNS) -> list[Case]:
+    """All first runs before all second ones, and the test half first: what an ended command has of them is of use."""
+    halves = sorted(LINKS, key=lambda link: link.half != TEST)
+    return [(link, cure, run) for run in range(runs) for link in halves for cure in CURES_RUN]
+
+
+def key(case: Case) -> tuple[str, str, str]:
+    """Of a run in the store."""
+    link, cure, run = case
+    return link.name, cure.name, str(run)
+
+
+def settings(case: Case) -> str:
+    """Names what is made. Where a cure is installed and by what command changes nothing."""
+    link, cure, run = case
+    what = replace(cure, where="", command="")
+    return hashlib.sha256(f"{METHOD} {SENDER} {link!r} {what!r} {run}".encode()).hexdigest()[:10]
+
+
+def capture_of(case: Case, end: str, folder: Path = CAPTURES) -> Path:
+    """Where the capture of a run lies."""
+    return folder / f"{'-'.join(key(case)).replace(' ', '-')}-{end}.pcap"
+
+
+def kernel_run(case: Case, traces: Path, captures: Path | None) -> Row:
+    """One run; its captures are copied to that folder, if there is one. Raises `LabError` for a run that counts for nothing."""
+    link, cure, number = case
+    with tempfile.TemporaryDirectory(prefix="unbloat-what-if-") as name:
+        folder = Path(name)
+        path = folder / "link.toml"
+        # Writes the trace, whose mean a shaper needs.
+        scenario(link, SENDER, number, traces, folder)
+        path.write_text(
+            scenario(link, SENDER, number, traces, folder, cure, mean_bps(link, folder))
+        )
+        # Otherwise the emulator's own gate would run.
+        agent = [("lab.gate", "agent")] if cure.gate else []
+        run = of_one(unbloat.lab(path, set=agent, pcap=folder / "captures"))
+        row = row_of(run, cure)
+        if captures is not None and cure in STARTS:
+            captures.mkdir(parents=True, exist_ok=True)
+            for end in ENDS:
+                shutil.copy(folder / "captures" / f"{end}.pcap", capture_of(case, end, captures))
+        return row
+
+
+def row_of(run: unbloat.Run, cure: Cure) -> Row:
+    """What is stored. Agents must have run exactly where the cure has them, in time."""
+    info = run.info
+    if bool(info["agents"]) != bool(cure.sender or cure.receiver or cure.gate):
+        raise LabError(f"agents that ran: {info['agents']}")
+    late_us = info["lateness_us_p99"]
+    if late_us is None or late_us > MAX_LATE_US or info["kernel_drops"]:
+        raise LabError(f"the machine was too busy: {late_us} µs late, {info['kernel_drops']} drops")
+    return {
+        "figures": true_figures(Figures(run)),
+        "late_ms": rounded(late_us / 1000),
+        "kernel": info["kernel"],
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def make(store: Path, traces: Path, runs: int, captures: Path = CAPTURES) -> None:
+    """Makes what is missing, one after another: the lab has the machine's clock for itself."""
+    kept = Store(store, NAMES)
+    code = commit()
+    todo = [case for case in cases(runs) if kept.runs(key(case), settings(case)) is None]
+    for at, case in enumerate(todo, 1):
+        named = f"{at} of {len(todo)}: {', '.join(key(case))}"
+        try:
+            row = kernel_run(case, traces, captures)
+        except (LabError, ScenarioError) as error:
+            print(f"{named}: not stored: {error}", flush=True)
+            continue
+        kept.put(key(case), settings(case), [row | {"commit": code}])
+        print(f"{named}: {row['figures']}", flush=True)
+    kept.sort()

@@ -1,0 +1,108 @@
+//! Whether ACKs are held on their way, for how long, and how often.
+//!
+//! signal: when each ACK left the receiver and when it reached the sender (`flow::series::directions`) · model: a radio that sends upwards now and then, or
+//! Wi-Fi that aggregates, releases at once what came meanwhile: ACKs of one batch arrive together, and the first of them waited longest. A queue on
+//! the way back releases them one after another · action: [`Holds`], by the batches
+//!
+//! Source: draft-ietf-ccwg-bbr (BBR.UpdateACKAggregation), whose estimate `extra_acked` sees the same batches by their
+//! bytes. Deviation: lengths and periods of the holds, which a replay needs.
+
+use flow::series::directions::{Directions, Waits};
+use units::Duration;
+
+/// An ACK that waited for less was not held: schedulers of hosts.
+const MIN_WAIT: Duration = Duration::from_millis(10);
+/// ACKs of one batch arrive within this, and within so many ticks of the receiver's clock.
+const BATCH: Duration = Duration::from_millis(5);
+const BATCH_TICKS: u64 = 2;
+/// Shorter holds are those of the link layer and of delayed ACKs.
+const MIN_HOLD: Duration = Duration::from_millis(20);
+/// Fewer batches have no period.
+const MIN_BATCHES: usize = 4;
+/// The first ACK of a batch came shortly after the hold began, or long after it: of the longest waits the upper quartile.
+const OF_LENGTHS: f64 = 0.75;
+
+/// How ACKs are held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Holds {
+    /// How long a hold is.
+    pub length: Duration,
+    /// From the end of one to the end of the next.
+    pub every: Duration,
+}
+
+/// The holds on the way back, if there are any.
+pub(crate) fn holds(directions: &Directions) -> Option<Holds> {
+    let within = BATCH.max(directions.tick * BATCH_TICKS);
+    let mut held: Vec<&Waits> = directions.waits.iter().filter(|w| w.acks >= MIN_WAIT).collect();
+    held.sort_by_key(|w| w.acked);
+    let mut batches = Vec::new();
+    let mut rest = held.as_slice();
+    while let Some(first) = rest.first() {
+        let count = rest.partition_point(|w| w.acked.since(first.acked) <= within);
+        let (batch, later) = rest.split_at(count);
+        batches.push((first.acked, batch.iter().map(|w| w.acks).max()?));
+        rest = later;
+    }
+    batches.retain(|batch| batch.1 >= MIN_HOLD);
+    if batches.len() < MIN_BATCHES {
+        return None;
+    }
+    let lengths = batches.iter().map(|batch| batch.1);
+    let gaps = batches.windows(2).map(|two| two[1].0.since(two[0].0));
+    let (length, every) = (quantile(lengths, OF_LENGTHS)?, quantile(gaps, 0.5)?);
+    // Each hold ends before the next one begins.
+    Some(Holds { length, every: every.max(length) })
+}
+
+/// Of some durations.
+fn quantile(values: impl Iterator<Item = Duration>, part: f64) -> Option<Duration> {
+    let mut values: Vec<Duration> = values.collect();
+    values.sort_unstable();
+    let last = values.len().checked_sub(1)?;
+    values.get((part * last as f64) as usize).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Instant;
+
+    /// An ACK every 4 ms, and what each waited.
+    fn directions(wait_ms: impl Fn(u64) -> u64) -> Directions {
+        let waits = (0..2500).map(|number| {
+            let left = Instant(number * 4_000_000);
+            let acks = Duration::from_millis(wait_ms(number * 4));
+            Waits {
+                sent: left,
+                arrived: left,
+                answered: left,
+                acked: left + acks,
+                data: Duration::ZERO,
+                acks,
+                delivered: number * 2896,
+            }
+        });
+        Directions {
+            tick: Duration::from_millis(1),
+            width: Duration::from_millis(4),
+            waits: waits.collect(),
+            losses: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn holds_have_their_length_and_period() {
+        let held = |at_ms: u64| if at_ms % 300 < 120 { 120 - at_ms % 300 } else { 0 };
+        let Some(found) = holds(&directions(held)) else { panic!("no holds") };
+        assert!(found.length.as_millis_f64() > 110.0, "{found:?}");
+        assert!(found.length.as_millis_f64() <= 120.0, "{found:?}");
+        assert!((found.every.as_millis_f64() - 300.0).abs() < 5.0, "{found:?}");
+    }
+
+    #[test]
+    fn acks_that_come_one_after_another_are_not_held() {
+        assert_eq!(holds(&directions(|_| 0)), None);
+        assert_eq!(holds(&directions(|at_ms| at_ms % 16)), None, "of a host");
+    }
+}
