@@ -19,6 +19,7 @@ bench: install
 	.venv/bin/python bench/run.py
 	.venv/bin/python bench/sim/run.py
 	.venv/bin/python bench/corpus/run.py
+	.venv/bin/python bench/what_if/run.py
 
 # Synthetic phones beside the traffic of 15 students, a quarter of an hour on two processors. Resumes.
 phones:

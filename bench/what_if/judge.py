@@ -23,7 +23,7 @@ from bench.what_if.links import TEST, TUNING  # noqa: E402
 from bench.what_if.stored import Case  # noqa: E402
 
 from unbloat.prediction.cures import AS_IT_WAS  # noqa: E402
-from unbloat.prediction.predict import KEPT_GOODPUT, SHORTER  # noqa: E402
+from unbloat.prediction.predict import IN_MOST, KEPT_GOODPUT, SHORTER  # noqa: E402
 
 # The rule of `fit` for a queue. A transfer whose packets waited so long, half of them, filled its link.
 SATURATED_MS = 8.0
@@ -102,7 +102,7 @@ def named(row: dict[str, Any]) -> str | None:
     better = {
         name: values[4]
         for name, values in row[OURS].items()
-        if name != AS_IT_WAS.name and values[6] >= 0.9
+        if name != AS_IT_WAS.name and values[6] >= IN_MOST
     }
     return min(better, key=better.__getitem__, default=None)
 

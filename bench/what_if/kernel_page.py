@@ -35,7 +35,7 @@ from unbloat.run.store import Store  # noqa: E402
 STORE, PAGE = GENERATED / "what-if-kernel.jsonl", GENERATED / "what-if-kernel.md"
 NAMES = ("testbed", "link", "cure", "run")
 # Raised when captures are predicted in another way, or what the code makes of them has changed.
-METHOD = 3
+METHOD = 4
 Case = kernel_runs.Case
 Row = dict[str, Any]
 Truths = Mapping[tuple[str, int], Mapping[str, Row]]
@@ -164,11 +164,13 @@ How well [`unbloat what-if`](../commands/what-if.md) predicts what a cure does t
 *Truth*: uploads of {duration_s} s by Linux over the links of `bench/what_if/links.py`, once as it was (CUBIC), and once with each cure. Congestion controls
 are the kernel's. DRWA, the law on ACKs and the gate are unbloat-agent's. AFC is in no kernel.
 
-- *lab*: {lab} of {lab_whole} runs are stored. The link, FQ-CoDel and CAKE are the emulator's, whose log of the queue is the truth. A run
-  during which 1 % of the deliveries were more than 3 ms late is not stored.
+- *lab*: {lab} of {lab_whole} runs are stored. The link, FQ-CoDel and CAKE are the emulator's. A run during which 1 % of the deliveries were
+  more than 3 ms late is not stored.
 - *netem*: {netem} of {netem_whole} runs, of a quarter of the test half. The link is the kernel's own token bucket, with its own FIFO, FQ-CoDel and CAKE, and netem
-  on the way back, in a guest. The truth is what packets needed from one capture to the other. None of this project's code is in the
-  path, and no modem, so that the gate is not run.
+  on the way back, in a guest. None of this project's code is in the path, and no modem, so that the gate is not run.
+
+The figures are what packets needed from one capture to the other, read by `unbloat.prediction.pairs`. What waits in the sender's own host, above the gate, is
+in no capture.
 
 Runs by {kernels}, {days}. *Predicted* from the captures at both ends of the runs by {by}, with {draws} links per cure.
 From a capture by BBR or NewReno only the other congestion controls are judged, since the other cures were run under CUBIC, and no best cure.

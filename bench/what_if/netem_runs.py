@@ -7,7 +7,7 @@ signal: a link of `LINKS`, a cure, and the number of a run · model: Debian's ke
 
     python bench/what_if/netem_runs.py [RUNS]
 
-Figures are read from the packets by this file alone: no analysis of the project is in them. A quarter of the test half was chosen before
+Figures are read from the packets by `unbloat.prediction.pairs` alone: no other analysis of the project is in them. A quarter of the test half was chosen before
 the first run. There is no modem in a guest, so the gate is not run. The RTT of a run is that of `kernel_runs.py`.
 """
 
@@ -16,13 +16,11 @@ from __future__ import annotations
 import hashlib
 import platform
 import shutil
-import statistics
-import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -37,7 +35,7 @@ import image  # noqa: E402
 import machine  # noqa: E402
 import prepare  # noqa: E402
 import sender_links  # noqa: E402
-from bench.what_if.findings import ENDS, GENERATED, rounded  # noqa: E402
+from bench.what_if.findings import ENDS, GENERATED  # noqa: E402
 from bench.what_if.kernel_runs import (  # noqa: E402
     CURES_RUN,
     NAMES,
@@ -47,9 +45,10 @@ from bench.what_if.kernel_runs import (  # noqa: E402
     Row,
     capture_of,
     key,
+    true_figures,
 )
-from bench.what_if.links import DURATION_S, RTT_MS, TEST, Link  # noqa: E402
 from bench.what_if.links import LINKS as KNOWN  # noqa: E402
+from bench.what_if.links import RTT_MS, TEST, Link  # noqa: E402
 
 from unbloat.front.lab import commit  # noqa: E402
 from unbloat.lab.requirements import AGENT, found  # noqa: E402
@@ -73,23 +72,6 @@ PER_GUEST = len(CURES)
 # Of real time for one case, beside other work of the host.
 LIMIT_S = 900.0
 PROGRAMS = ("qemu-system-x86_64", "busybox", "cpio", "unxz", "apt-get", "dpkg-deb", "tc", "tcpdump")
-# Classic captures of microseconds and of nanoseconds: their magic numbers, and ns of a unit.
-MAGIC = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}
-FILE_BYTES, RECORD_BYTES, ETHERNET_BYTES = 24, 16, 14
-# Of the uploads of `senders.py`.
-PORT = 5001
-SYN = 2
-
-
-@dataclass(frozen=True)
-class Packet:
-    """A TCP packet of an upload as one end's capture has it."""
-
-    at_ns: int
-    ip_id: int
-    sequence: int
-    payload_bytes: int
-    syn: bool
 
 
 class Unavailable(Exception):
@@ -128,71 +110,6 @@ def described(link: Link, run: int) -> str:
 def guest_name(case: Case) -> str:
     """Of a case in the guest: a kernel's command line has no spaces within a word."""
     return f"{case[0].name}:{case[1].name.replace(' ', '-')}"
-
-
-def packets(raw: bytes) -> Iterator[Packet]:
-    """TCP over IPv4 to the server, of a classic capture of Ethernet; a record that is cut off ends it."""
-    ns = MAGIC[struct.unpack_from("<I", raw)[0]]
-    at = FILE_BYTES
-    while at + RECORD_BYTES <= len(raw):
-        seconds, units, size, _ = struct.unpack_from("<IIII", raw, at)
-        frame = raw[at + RECORD_BYTES : at + RECORD_BYTES + size]
-        at += RECORD_BYTES + size
-        if at > len(raw):
-            return
-        ip = frame[ETHERNET_BYTES:]
-        tcp = ip[4 * (ip[0] & 15) :]
-        _, to, sequence = struct.unpack_from("!HHI", tcp)
-        if to == PORT:
-            length, ip_id = struct.unpack_from("!HH", ip, 2)
-            headers_bytes = 4 * (ip[0] & 15) + 4 * (tcp[12] >> 4)
-            syn = bool(tcp[13] & SYN)
-            time_ns = seconds * 1_000_000_000 + units * ns
-            yield Packet(time_ns, ip_id, sequence, length - headers_bytes, syn)
-
-
-def waits_ms(left: Sequence[Packet], arrived: Sequence[Packet]) -> list[float]:
-    """How much longer than the fastest each full packet took from the sender's device to the receiver's, in ms.
-
-    A retransmission has another IP id than the first one. A shorter packet takes less time on the link, so it says nothing.
-    """
-    sent_ns = {(one.ip_id, one.sequence): one.at_ns for one in left if one.payload_bytes}
-    full = max(one.payload_bytes for one in arrived)
-    took_ns = [
-        one.at_ns - sent_ns[one.ip_id, one.sequence]
-        for one in arrived
-        if one.payload_bytes == full and (one.ip_id, one.sequence) in sent_ns
-    ]
-    least_ns = min(took_ns)
-    return [(one - least_ns) / 1e6 for one in took_ns]
-
-
-def unique_bytes(arrived: Sequence[Packet]) -> int:
-    """Payload that arrived, whatever arrived twice counted once."""
-    data = [one for one in arrived if one.payload_bytes]
-    first = data[0].sequence
-    # Nothing is half the space of sequence numbers away from the first.
-    spans = sorted(
-        (begin, begin + one.payload_bytes)
-        for one in data
-        for begin in [(one.sequence - first + (1 << 31)) % (1 << 32)]
-    )
-    total, until = 0, 0
-    for begin, end in spans:
-        total += max(end - max(begin, until), 0)
-        until = max(until, end)
-    return total
-
-
-def figures(sender: bytes, receiver: bytes) -> list[float]:
-    """Goodput in bit/s, and p50 and p95 of the queueing delay in ms, of what arrived until `DURATION_S` after the first packet left."""
-    left = list(packets(sender))
-    end_ns = left[0].at_ns + DURATION_S * 1_000_000_000
-    arrived = [one for one in packets(receiver) if one.at_ns <= end_ns]
-    waits = waits_ms(left, arrived)
-    parts = statistics.quantiles(waits, n=20, method="inclusive")
-    goodput_bps = unique_bytes(arrived) * 8 / DURATION_S
-    return [round(goodput_bps), rounded(parts[9]), rounded(parts[18])]
 
 
 def prepared(folder: Path) -> tuple[image.Kernel, Path]:
@@ -240,7 +157,7 @@ def run(part: Sequence[Case], base: tuple[image.Kernel, Path], captures: Path) -
             print(f"{', '.join(key(case))}: not stored: {why}", flush=True)
             continue
         rows[case] = {
-            "figures": figures(*ends),
+            "figures": true_figures(*ends),
             # Of the guest's clock, which the load of the host does not change.
             "late_ms": 0.0,
             "kernel": f"Linux {kernel.release}",

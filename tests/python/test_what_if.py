@@ -140,6 +140,21 @@ def test_holds_are_known_by_acks_that_arrive_together() -> None:
     assert unbloat.fit(SAMPLES / "bloated-bbr-upload.pcapng.zst", draws=1).hold is None
 
 
+def test_holds_of_a_long_queue_alone_leave_open_what_a_short_one_has() -> None:
+    """The twin by BBR is the truth of that cure: it has no holds, since its queue is short."""
+    found = unbloat.what_if(SAMPLES / "bloated-cubic-upload.pcapng.zst", cures=("bbr",), draws=10)
+    assert found.fitted.hold is not None
+    assert found.fitted.hold.in_long_queue
+    assert sum(link.hold is None for link in found.links) == 5
+    [bbr] = found.cures
+    twin = unbloat.what_if(SAMPLES / "bloated-bbr-upload.pcapng.zst", cures=("bbr",), draws=4)
+    assert bbr.goodput_bps[0] <= twin.seen.goodput_bps <= bbr.goodput_bps[2]
+    assert bbr.goodput_bps[0] < 0.5 * bbr.goodput_bps[2], "with holds it would get much less"
+    assert twin.seen.queue_ms_p95 < 0.1 * found.seen.queue_ms_p95
+    assert bbr.queue_ms_p95[2] < 0.1 * found.seen.queue_ms_p95
+    assert twin.senders == {"bbr": 1.0}, "recognised by its probes"
+
+
 def test_a_buffer_without_an_end_is_tried_in_several_sizes() -> None:
     known, least = Buffer(90_000, 100_000, 110_000), Buffer(100_000, None, None)
     [one] = buffers(known, Random(1))

@@ -57,9 +57,9 @@ def test_a_capture_by_another_congestion_control_is_judged_by_congestion_control
     [case] = [case for case in LAB.starts if key(case) == ("2M-256K", "bbr", "0")]
     ours = {name: [1.0] * 6 + [0.0, False] for name in ("cubic", "bbr", "newreno", "drwa")}
     path = tmp_path / "predicted.jsonl"
-    row = {end: {OURS: ours} for end in ENDS}
+    predicted = {end: {OURS: ours} for end in ENDS}
     store = Store(path, kernel_page.NAMES)
-    store.put(kernel_page.named(LAB, case), kernel_page.settings(LAB, case), [row])
+    store.put(kernel_page.named(LAB, case), kernel_page.settings(LAB, case), [predicted])
     figures = {name: {"figures": [float(at), 0.0, 0.0]} for at, name in enumerate(ran(), 1)}
     [(judged, row)] = kernel_page.joined(LAB, {("2M-256K", 0): figures}, path)
     assert judged[1] == "bbr"

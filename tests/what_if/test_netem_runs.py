@@ -10,24 +10,20 @@ import pytest
 from bench.what_if import netem_runs
 from bench.what_if.kernel_runs import CURES_RUN, SENDER
 from bench.what_if.links import RTT_MS, TEST, Link
-from bench.what_if.netem_runs import (
-    CURES,
+from bench.what_if.netem_runs import CURES, LINKS, cases, described, guest_name, refusal, rtt_ms
+
+from unbloat.errors import LabError
+from unbloat.prediction.pairs import (
     FILE_BYTES,
-    LINKS,
-    PORT,
     RECORD_BYTES,
     SYN,
-    cases,
-    described,
     figures,
-    guest_name,
     packets,
-    refusal,
-    rtt_ms,
     unique_bytes,
     waits_ms,
 )
 
+PORT = 5001
 # Payload of a full packet, with timestamps in its header.
 FULL, ACK = 1448, 16
 HEADERS = 20 + 32
@@ -78,6 +74,9 @@ RECEIVER_SIDE = capture(
 )
 
 
+OPENED = packet(0, 0, 0, 0, SYN)
+
+
 def test_a_wait_is_that_of_the_packet_that_arrived_and_not_of_the_lost_one() -> None:
     arrived = [one for one in packets(RECEIVER_SIDE) if one.ip_id != 9]
     assert waits_ms(list(packets(SENDER_SIDE)), arrived) == pytest.approx([5, 10, 30, 0, 2])
@@ -89,26 +88,37 @@ def test_what_arrived_twice_counts_once_across_the_end_of_sequence_numbers() -> 
 
 def test_what_overlaps_counts_once() -> None:
     merged = capture(
-        packet(1, 1, 1000, FULL), packet(2, 2, 1000 + FULL, 600), packet(3, 3, 1000, FULL + 700)
+        OPENED,
+        packet(1, 1, 1000, FULL),
+        packet(2, 2, 1000 + FULL, 600),
+        packet(3, 3, 1000, FULL + 700),
     )
     assert unique_bytes(list(packets(merged))) == FULL + 700
 
 
 def test_figures_are_of_what_arrived_within_the_run() -> None:
-    goodput_bps, p50_ms, p95_ms = figures(SENDER_SIDE, RECEIVER_SIDE)
-    assert goodput_bps == round((4 * FULL + 100) * 8 / 30)
+    goodput_bps, p50_ms, p95_ms = figures(SENDER_SIDE, RECEIVER_SIDE, 30.0)
+    assert goodput_bps == pytest.approx((4 * FULL + 100) * 8 / 30)
     # Of 0, 2, 5, 10 and 30 ms.
     assert p50_ms == 5
     assert p95_ms == pytest.approx(10 + 0.8 * 20)
 
 
+def test_nothing_but_the_first_connection_counts_and_each_direction_for_itself() -> None:
+    assert not list(packets(capture(packet(1, 1, 7, FULL)))), "without a SYN there is none"
+    assert len(list(packets(SENDER_SIDE))) == 9
+    assert not list(packets(SENDER_SIDE, "down")), "no packet is on its way back"
+    with pytest.raises(LabError, match="delivered nothing"):
+        figures(SENDER_SIDE, capture(OPENED), 30.0)
+
+
 def test_captures_of_nanoseconds_are_read_as_well() -> None:
-    [one] = packets(capture(packet(0.5, 1, 7, FULL), magic=0xA1B23C4D))
+    _, one = packets(capture(OPENED, packet(0.5, 1, 7, FULL), magic=0xA1B23C4D))
     assert one.at_ns == BEGIN_S * 1_000_000_000 + 500
 
 
 def test_a_record_that_was_cut_off_ends_a_capture() -> None:
-    whole = capture(packet(1, 1, 7, FULL), packet(2, 2, 8, FULL))
+    whole = capture(OPENED, packet(2, 2, 8, FULL))
     one = (len(whole) - FILE_BYTES) // 2
     for kept_bytes in (0, RECORD_BYTES - 1, RECORD_BYTES, one - 1):
         assert len(list(packets(whole[: FILE_BYTES + one + kept_bytes]))) == 1

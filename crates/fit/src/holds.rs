@@ -19,6 +19,10 @@ const BATCH_TICKS: u64 = 2;
 const MIN_HOLD: Duration = Duration::from_millis(20);
 /// Fewer batches have no period.
 const MIN_BATCHES: usize = 4;
+/// Holds come only with a long queue where this part of the ACKs is of data that waited less than half as long as that of all but few held ACKs.
+const FEW: f64 = 0.05;
+const SHORTER: u64 = 2;
+const FREE: f64 = 0.1;
 /// The first ACK of a batch came shortly after the hold began, or long after it: of the longest waits the upper quartile.
 const OF_LENGTHS: f64 = 0.75;
 
@@ -29,6 +33,8 @@ pub struct Holds {
     pub length: Duration,
     /// From the end of one to the end of the next.
     pub every: Duration,
+    /// Whether ACKs were held only while data waited long: a radio that is short of turns. A short queue may have no holds then.
+    pub in_long_queue: bool,
 }
 
 /// The holds on the way back, if there are any.
@@ -52,7 +58,15 @@ pub(crate) fn holds(directions: &Directions) -> Option<Holds> {
     let gaps = batches.windows(2).map(|two| two[1].0.since(two[0].0));
     let (length, every) = (quantile(lengths, OF_LENGTHS)?, quantile(gaps, 0.5)?);
     // Each hold ends before the next one begins.
-    Some(Holds { length, every: every.max(length) })
+    Some(Holds { length, every: every.max(length), in_long_queue: in_long_queue(directions)? })
+}
+
+/// Whether the queue of data was short for a good part of the transfer, and no ACK was held then.
+fn in_long_queue(directions: &Directions) -> Option<bool> {
+    let held = directions.waits.iter().filter(|w| w.acks >= MIN_WAIT).map(|w| w.data);
+    let least = quantile(held, FEW)?;
+    let short = directions.waits.iter().filter(|w| w.data * SHORTER < least).count();
+    Some(short as f64 >= FREE * directions.waits.len() as f64)
 }
 
 /// Of some durations.
@@ -93,11 +107,26 @@ mod tests {
 
     #[test]
     fn holds_have_their_length_and_period() {
-        let held = |at_ms: u64| if at_ms % 300 < 120 { 120 - at_ms % 300 } else { 0 };
+        let held = |at_ms: u64| 120_u64.saturating_sub(at_ms % 300);
         let Some(found) = holds(&directions(held)) else { panic!("no holds") };
         assert!(found.length.as_millis_f64() > 110.0, "{found:?}");
         assert!(found.length.as_millis_f64() <= 120.0, "{found:?}");
         assert!((found.every.as_millis_f64() - 300.0).abs() < 5.0, "{found:?}");
+    }
+
+    #[test]
+    fn holds_of_a_long_queue_alone_are_known_by_it() {
+        let held = |at_ms: u64| 120_u64.saturating_sub(at_ms % 300);
+        let at =
+            |early: bool| move |at_ms: u64| if early && at_ms < 4000 { 0 } else { held(at_ms) };
+        let mut found = directions(at(true));
+        for w in &mut found.waits {
+            w.data = Duration::from_millis(if w.sent.0 < 4_000_000_000 { 40 } else { 900 });
+        }
+        assert!(holds(&found).is_some_and(|holds| holds.in_long_queue));
+        let mut always = directions(at(false));
+        always.waits.iter_mut().for_each(|w| w.data = Duration::from_millis(900));
+        assert!(holds(&always).is_some_and(|holds| !holds.in_long_queue));
     }
 
     #[test]

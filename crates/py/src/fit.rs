@@ -15,7 +15,7 @@ use crate::progress::Progress;
 
 /// Fits the link in front of flow `flow` of the capture `paths`: `from_s` (since 1970), `width_s`, `draws` (bit/s by slot),
 /// `seen_bps` and `queued` (whether it is the rate or a lower bound), `arrived_bps`, `drift` and `jump`, `pauses` and `filled` (whether
-/// others share the queue), `hold_ms` (length and period of the holds of ACKs, or none), `at_losses` (bytes of all in it), `losses_in_short`
+/// others share the queue), `hold_ms` (length and period of the holds of ACKs and whether only a long queue has them, or none), `at_losses` (bytes of all in it), `losses_in_short`
 /// and `short` (losses in a short queue, and the part of the segments there). The flows `beside` are those that may. Where nothing is known: `refused`, and a lower bound of the
 /// rate, if there is one.
 #[pyfunction]
@@ -85,7 +85,7 @@ pub fn fit_rate<'py>(
             out.set_item("filled", rate.sharing.filled)?;
             out.set_item("shared", rate.shared)?;
             let ms = |duration: units::Duration| duration.as_millis_f64();
-            let hold = rate.holds.map(|hold| (ms(hold.length), ms(hold.every)));
+            let hold = rate.holds.map(|hold| (ms(hold.length), ms(hold.every), hold.in_long_queue));
             out.set_item("hold_ms", hold)?;
             out.set_item("at_losses", rate.losses.queued)?;
             out.set_item("losses_in_short", rate.losses.in_short)?;

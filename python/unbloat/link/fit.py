@@ -83,6 +83,8 @@ class Hold:
 
     length_ms: float
     every_ms: float
+    in_long_queue: bool = False
+    """Whether ACKs were held only while the queue was long. With a short one they may not be held at all."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,7 @@ class LinkFit:
             "buffer_bytes_high": buffer and buffer.high_bytes,
             "hold_ms": self.hold and self.hold.length_ms,
             "hold_every_ms": self.hold and self.hold.every_ms,
+            "held_in_long_queue": self.hold and self.hold.in_long_queue,
             "random_loss_rate": self.random_loss and self.random_loss.rate,
             "shared": self.sharing.found,
             "pauses": self.sharing.pauses,

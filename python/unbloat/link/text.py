@@ -87,7 +87,12 @@ def buffer_fact(fitted: LinkFit) -> str:
 
 def held_fact(hold: Hold) -> str:
     """How long ACKs wait."""
-    return f"held for {ms_text(hold.length_ms)} every {ms_text(hold.every_ms)} on their way back"
+    only = (
+        ", while the queue is long: half of the links have no holds" if hold.in_long_queue else ""
+    )
+    return (
+        f"held for {ms_text(hold.length_ms)} every {ms_text(hold.every_ms)} on their way back{only}"
+    )
 
 
 def lost_fact(loss: RandomLoss) -> str:

@@ -6,12 +6,15 @@ each cure; cures of the agent are run by unbloat-agent · action: outcomes by th
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from unbloat.errors import ScenarioError
-from unbloat.prediction.cures import AS_IT_WAS, Cure
+from unbloat.prediction.cures import AS_IT_WAS, Cure, Way
+from unbloat.prediction.pairs import figures
 from unbloat.prediction.predict import WhatIf
-from unbloat.prediction.replay import InLab, Outcome, outcome_of, scenario, way_of
+from unbloat.prediction.replay import InLab, Outcome, scenario, way_of
 from unbloat.run.figures import Figures
 from unbloat.scenario.run_jobs import STEPS
 from unbloat.scenario.simulate import RunOptions
@@ -31,7 +34,7 @@ def in_lab(found: WhatIf, runs: int = RUNS, progress: Progress | None = None) ->
 
     need_root()
     cures: list[Cure] = [AS_IT_WAS, *(one.cure for one in found.cures)]
-    links = found.nearest(runs)
+    links, way = found.nearest(runs), way_of(found.fitted)
     whole = len(cures) * len(links)
     outcomes: dict[str, list[Outcome] | str] = {}
     for number, cure in enumerate(cures):
@@ -39,11 +42,8 @@ def in_lab(found: WhatIf, runs: int = RUNS, progress: Progress | None = None) ->
         try:
             for at, link in enumerate(links):
                 done = number * len(links) + at
-                made.append(
-                    one_run(
-                        scenario((link, cure), way_of(found.fitted)), cure, done, whole, progress
-                    )
-                )
+                text = scenario((link, cure), way)
+                made.append(one_run(text, cure, way, done, whole, progress))
         except ScenarioError as error:
             # No kernel has it, or none in this direction.
             outcomes[cure.name] = str(error)
@@ -52,7 +52,9 @@ def in_lab(found: WhatIf, runs: int = RUNS, progress: Progress | None = None) ->
     return outcomes
 
 
-def one_run(text: str, cure: Cure, done: int, whole: int, progress: Progress | None) -> Outcome:
+def one_run(
+    text: str, cure: Cure, way: Way, done: int, whole: int, progress: Progress | None
+) -> Outcome:
     """One run of the lab, which is number `done` of so many."""
     from unbloat.lab.execute import lab_all
 
@@ -60,6 +62,17 @@ def one_run(text: str, cure: Cure, done: int, whole: int, progress: Progress | N
         if progress is not None:
             progress(int((done + now / max(steps, 1)) * STEPS), whole * STEPS)
 
-    # Otherwise the emulator's own gate would run.
-    agent = [("lab.gate", "agent")] if cure.gate else []
-    return outcome_of(Figures(lab_all(text, RunOptions(set=agent), progress=share).runs[0]))
+    # Captures have packets as they are on the link.
+    given = [("lab.offload", "off")]
+    if cure.gate:
+        # Otherwise the emulator's own gate would run.
+        given.append(("lab.gate", "agent"))
+    with tempfile.TemporaryDirectory(prefix="unbloat-what-if-") as folder:
+        [run] = lab_all(text, RunOptions(set=given, pcap=folder), progress=share).runs
+        of_client, of_server = (
+            (Path(folder) / f"{end}.pcap").read_bytes() for end in ("client", "server")
+        )
+        ends = (of_client, of_server) if way == "up" else (of_server, of_client)
+        goodput_bps, p50_ms, p95_ms = figures(ends[0], ends[1], run.info["duration_s"], way)
+    (flow,) = Figures(run).flows("transfer")
+    return Outcome(goodput_bps, p50_ms, p95_ms, flow["loss_rate"] or 0.0, flow["grade"])

@@ -26,6 +26,8 @@ UNSEEN = 8.0
 STRATA = 4
 # Each hold leaves a moment in which ACKs come.
 MAX_HELD = 0.98
+# Hosts hold packets up for a millisecond or two, also in the shortest round trip.
+HELD_UP_MS = 2.0
 # Of a full packet.
 PACKET_BITS = 12_000
 # What the analysis calls them, and the simulator.
@@ -130,21 +132,36 @@ def way_of(fitted: LinkFit) -> Way:
     return "up" if fitted.flow["id"] % 2 == 0 else "down"
 
 
-def drawn(fitted: LinkFit, senders: Sequence[str], seed: int) -> list[Draw]:
-    """Each draw of the rate with each sender, and with a buffer from its interval, or several where its end was not seen."""
+def drawn(fitted: LinkFit, senders: Sequence[str], seed: int, tries: int = 1) -> list[Draw]:
+    """Each draw of the rate with each sender, and with so many buffers from its interval, or several where its end was not seen. The first of
+    several tries has the round trip as it was measured, others what hosts may have held up less."""
     random = Random(seed)
-    rtt_ms, hold = base_rtt_ms(fitted), fitted.hold
-    loss_rates = [drawn_loss(fitted.random_loss, random) for _ in fitted.draws]
-    return [
-        Draw(
-            *(rates, fitted.slot_s, rtt_ms, hold, size, sender, number),
-            beside=fitted.sharing.beside,
-            loss_rate=loss_rates[number - seed],
-        )
-        for number, rates in enumerate(fitted.draws, seed)
-        for sender in senders
-        for size in buffers(fitted.buffer, random)
-    ]
+    rtt_ms = base_rtt_ms(fitted)
+    links = []
+    for at, rates in enumerate(fitted.draws):
+        # Whether a cure that keeps the queue short meets holds is not known, where only a long queue has them.
+        held = fitted.hold is not None and not (fitted.hold.in_long_queue and at % 2)
+        loss_rate = drawn_loss(fitted.random_loss, random)
+        for sender in senders:
+            for number in range(tries):
+                held_up_ms = min(random.uniform(0, HELD_UP_MS), rtt_ms) if number else 0.0
+                links += [
+                    Draw(
+                        *(
+                            rates,
+                            fitted.slot_s,
+                            rtt_ms - held_up_ms,
+                            fitted.hold if held else None,
+                            size,
+                            sender,
+                        ),
+                        seed=(seed + at) + len(fitted.draws) * number,
+                        beside=fitted.sharing.beside,
+                        loss_rate=loss_rate,
+                    )
+                    for size in buffers(fitted.buffer, random)
+                ]
+    return links
 
 
 def drawn_loss(loss: RandomLoss | None, random: Random) -> float:

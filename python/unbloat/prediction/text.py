@@ -44,7 +44,10 @@ def what_if_screen(terminal: Terminal, found: WhatIf) -> None:
 BEYOND_NOTE = f"{BEYOND} beyond the capture: a longer queue than any that was seen, in a buffer whose end was not seen."
 LAB_TITLE = "On the kernel's own TCP"
 LAB_TITLES = ("cure", "Mbit/s predicted", "run", "p95 predicted", "run, ms")
-LAB_NOTE = "run: the median, the smallest and the largest of runs of the lab on the links whose replays are nearest to the capture."
+LAB_NOTE = (
+    "run: the median, the smallest and the largest of runs of the lab on the links whose replays are nearest to the capture, "
+    "by the captures at both ends. What waits in the sender's own host does not count there."
+)
 NOTE = (
     "Goodput, and p50 and p95 of the queueing delay in ms. Medians and 90 % intervals over the links that explain the capture. "
     "better: in how many of them the p95 is at most 80 % of that of the "
@@ -129,8 +132,9 @@ def best_text(found: WhatIf) -> str:
     """What to do."""
     best = found.best
     if best is None:
-        return "No cure is better in nine of ten of these links."
+        return "No cure is better in most of these links."
     command = best.cure.installed(found.rate_bps)
-    return f"The shortest queue: {best.cure.name} at the {best.cure.where}" + (
+    share = f", better in {100 * best.better:.0f} % of these links"
+    return f"The shortest queue: {best.cure.name} at the {best.cure.where}{share}" + (
         f": {command}" if command else ""
     )
