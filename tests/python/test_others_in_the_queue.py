@@ -129,4 +129,4 @@ def test_random_loss_is_found_and_replayed(tmp_path: Path) -> None:
     assert seen.goodput_bps == pytest.approx(Figures(run).goodput_bps("upload"), rel=0.02)
     # BBR does not answer losses: it gets what CUBIC leaves.
     [bbr] = found.cures
-    assert bbr.goodput_bps[0] > found.as_it_was.goodput_bps[1]
+    assert bbr.goodput_bps[1] > 1.02 * found.as_it_was.goodput_bps[1]
