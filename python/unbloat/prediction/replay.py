@@ -28,6 +28,10 @@ STRATA = 4
 MAX_HELD = 0.98
 # Hosts hold packets up for a millisecond or two, also in the shortest round trip.
 HELD_UP_MS = 2.0
+# Part of the time in which a receive window that is full is one of the transfer's limits.
+MIN_FULL = 0.1
+# The buffer of a receiver that is twice as large as its window: Linux, as the simulator has it.
+WINDOW = '{{ kind = "autotune", max = "{buffer_bytes} B" }}'
 # Of a full packet.
 PACKET_BITS = 12_000
 # What the analysis calls them, and the simulator.
@@ -108,6 +112,8 @@ class Draw:
     """Others that share the queue."""
     loss_rate: float = 0.0
     """Of packets that are lost at random."""
+    window_bytes: int | None = None
+    """The largest that the receiver advertises, where that held the sender back."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +164,18 @@ def drawn(fitted: LinkFit, senders: Sequence[str], seed: int, tries: int = 1) ->
                         seed=(seed + at) + len(fitted.draws) * number,
                         beside=fitted.sharing.beside,
                         loss_rate=loss_rate,
+                        window_bytes=window_of(fitted),
                     )
                     for size in buffers(fitted.buffer, random)
                 ]
     return links
+
+
+def window_of(fitted: LinkFit) -> int | None:
+    """The receive window, where it was full for a part of the time that counts."""
+    flow = fitted.flow
+    full = (flow["share_receive_window"] or 0.0) >= MIN_FULL
+    return flow["rwnd_bytes_max"] if full else None
 
 
 def drawn_loss(loss: RandomLoss | None, random: Random) -> float:
@@ -216,6 +230,9 @@ def scenario(case: Case, way: Way) -> str:
     duration_s = draw.slot_s * len(draw.rates_bps)
     # An agent at the receiver limits all that come from one host.
     at_receiver = f"[flow.receiver]\nwindow = {cure.receiver}" if cure.receiver else ""
+    own = at_receiver
+    if draw.window_bytes is not None and not cure.receiver:
+        own = f"[flow.receiver]\nwindow = {WINDOW.format(buffer_bytes=2 * draw.window_bytes)}"
     return SCENARIO.format(
         duration_ms=max(round(1000 * duration_s), 1),
         sender=ends[0],
@@ -225,7 +242,7 @@ def scenario(case: Case, way: Way) -> str:
         way_us=round(500 * draw.rtt_ms),
         queue=cure.queue or f'{{ kind = "droptail", limit = "{draw.buffer_bytes} B" }}',
         at_sender=f"window = {cure.sender}" if cure.sender else "",
-        at_receiver=at_receiver,
+        at_receiver=own,
         device=device,
         hold=hold_line(draw.hold),
         congestion=cure.congestion or draw.congestion,
