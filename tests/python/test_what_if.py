@@ -15,8 +15,9 @@ from conftest import ROOT
 import unbloat
 from unbloat.link.fit import Buffer, Hold
 from unbloat.prediction.cures import AS_IT_WAS, CURES, for_way
-from unbloat.prediction.predict import differences, distance, kept, spread
+from unbloat.prediction.predict import NAMED, differences, distance, kept, spread
 from unbloat.prediction.replay import Draw, Outcome, buffers, replayed, scenario
+from unbloat.prediction.text import SENDER_NAMES
 
 SAMPLES = ROOT / "samples"
 LTE = SAMPLES / "lte-with-web.pcapng.zst"
@@ -92,7 +93,7 @@ def test_a_replay_that_differs_is_refused_and_predicted_only_when_asked() -> Non
     ("words", "says"),
     [
         (("--cures", "vegas"), "no cure 'vegas': cubic, bbr"),
-        (("--congestion", "vegas"), "no congestion control 'vegas': cubic, newreno, bbr"),
+        (("--congestion", "lp"), "no congestion control 'lp': cubic, newreno, bbr, bbr3, htcp"),
         (("--connection", "77"), "77"),
     ],
 )
@@ -102,6 +103,13 @@ def test_what_is_not_there_is_said_in_one_line(words: tuple[str, ...], says: str
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert says in done.stderr
+
+
+def test_every_congestion_control_that_may_be_named_has_a_name_and_a_replay() -> None:
+    assert set(NAMED) == set(SENDER_NAMES)
+    named = [(replace(LINK, congestion=name), AS_IT_WAS) for name in NAMED]
+    outcomes = replayed(named, "up", None, None)
+    assert len({one.queue_ms_p50 for one in outcomes}) == len(NAMED), "each has its own law"
 
 
 def test_a_cure_of_the_other_direction_is_refused() -> None:

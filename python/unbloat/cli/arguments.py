@@ -397,7 +397,7 @@ def what_if(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The sender's congestion control (cubic, newreno, bbr); recognised otherwise.",
+            help="The sender's congestion control (cubic, newreno, bbr, bbr3, htcp, vegas, westwood); recognised otherwise.",
         ),
     ] = None,
     report: Report = None,

@@ -14,7 +14,15 @@ from unbloat.text.terminal import Terminal, plain
 
 TITLES = ("cure", "at the", "Mbit/s", "p50", "p95, ms", "grade", "better")
 BEYOND = "*"
-SENDER_NAMES = {"cubic": "CUBIC", "newreno": "NewReno", "bbr": "BBR"}
+SENDER_NAMES = {
+    "cubic": "CUBIC",
+    "newreno": "NewReno",
+    "bbr": "BBR",
+    "bbr3": "BBRv3",
+    "htcp": "H-TCP",
+    "vegas": "Vegas",
+    "westwood": "Westwood+",
+}
 
 
 def what_if_screen(terminal: Terminal, found: WhatIf) -> None:
