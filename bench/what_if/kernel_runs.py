@@ -12,10 +12,11 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,11 +132,15 @@ def make(store: Path, traces: Path, runs: int, jobs: int = JOBS, captures: Path 
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         waiting = {pool.submit(kernel_run, case, traces, captures): case for case in todo}
+        # An interruption ends with the runs that it meets, and begins no other.
+        signal.signal(signal.SIGINT, lambda *_: pool.shutdown(wait=False, cancel_futures=True))
         for number, done in enumerate(as_completed(waiting), 1):
             case = waiting[done]
             named = f"{number} of {len(todo)}: {', '.join(key(case))}"
             try:
                 row = done.result()
+            except CancelledError:
+                continue
             except (LabError, ScenarioError) as error:
                 print(f"{named}: not stored: {error}", flush=True)
                 continue
