@@ -126,7 +126,6 @@ GROUPS: tuple[tuple[str, Callable[[Case], bool]], ...] = (
     (TEST, lambda case: case[0].half == TEST and not case[0].rivals),
     ("rivals", lambda case: case[0].rivals > 0),
 )
-PASSED, WITHHELD = "passed", "withheld"
 # By the specification: median and p90 of the error, and the share in the interval.
 GOALS = {GOODPUT: (0.10, 0.20), QUEUE: (0.20, 0.40)}
 COVERED = (0.85, 0.95)

@@ -68,11 +68,11 @@ def key(case: Case) -> tuple[str, str, str]:
     return link.name, cure.name, str(run)
 
 
-def settings(case: Case) -> str:
+def settings(case: Case, method: int = METHOD) -> str:
     """Names what is made. Where a cure is installed and by what command changes nothing."""
     link, cure, run = case
     what = replace(cure, where="", command="")
-    return hashlib.sha256(f"{METHOD} {SENDER} {link!r} {what!r} {run}".encode()).hexdigest()[:10]
+    return hashlib.sha256(f"{method} {SENDER} {link!r} {what!r} {run}".encode()).hexdigest()[:10]
 
 
 def capture_of(case: Case, end: str, folder: Path = CAPTURES) -> Path:
@@ -91,9 +91,7 @@ def kernel_run(case: Case, traces: Path, captures: Path | None) -> Row:
         path.write_text(
             scenario(link, SENDER, number, traces, folder, cure, mean_bps(link, folder))
         )
-        # Otherwise the emulator's own gate would run.
-        agent = [("lab.gate", "agent")] if cure.gate else []
-        run = of_one(unbloat.lab(path, set=agent, pcap=folder / "captures"))
+        run = of_one(unbloat.lab(path, set=cure.lab_settings, pcap=folder / "captures"))
         ends = [folder / "captures" / f"{end}.pcap" for end in ENDS]
         row = row_of(run, cure) | {"figures": true_figures(*(path.read_bytes() for path in ends))}
         if captures is not None and cure in STARTS:

@@ -142,7 +142,7 @@ def scenario(
 ) -> str:
     """The scenario of a run; a trace is written to `folder`. With a cure, which needs a rate where it is a shaper, all else
     is the same."""
-    random = Random(f"{link.name}/{congestion}/{run}")
+    random = seeded(link, congestion, run)
     rtt_ms = random.uniform(*RTT_MS)
     if link.trace:
         (folder / "link.trace").write_text(part_of(link, traces, random))
@@ -187,6 +187,11 @@ def scenario(
             for number in range(link.rivals)
         ),
     )
+
+
+def seeded(link: Link, congestion: str, run: int) -> Random:
+    """The random numbers of a run, whose first is its RTT."""
+    return Random(f"{link.name}/{congestion}/{run}")
 
 
 def part_of(link: Link, traces: Path, random: Random) -> str:

@@ -13,16 +13,13 @@ the first run. There is no modem in a guest, so the gate is not run. The RTT of 
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -35,6 +32,7 @@ import image  # noqa: E402
 import machine  # noqa: E402
 import prepare  # noqa: E402
 import sender_links  # noqa: E402
+from bench.what_if import kernel_runs  # noqa: E402
 from bench.what_if.findings import ENDS, GENERATED  # noqa: E402
 from bench.what_if.kernel_runs import (  # noqa: E402
     CURES_RUN,
@@ -48,7 +46,7 @@ from bench.what_if.kernel_runs import (  # noqa: E402
     true_figures,
 )
 from bench.what_if.links import LINKS as KNOWN  # noqa: E402
-from bench.what_if.links import RTT_MS, TEST, Link  # noqa: E402
+from bench.what_if.links import RTT_MS, TEST, Link, seeded  # noqa: E402
 
 from unbloat.front.lab import commit  # noqa: E402
 from unbloat.lab.requirements import AGENT, found  # noqa: E402
@@ -84,15 +82,13 @@ def cases(runs: int = RUNS) -> list[Case]:
 
 
 def settings(case: Case) -> str:
-    """Names what is made. Where a cure is installed and by what command changes nothing."""
-    link, cure, run = case
-    what = replace(cure, where="", command="")
-    return hashlib.sha256(f"{METHOD} {SENDER} {link!r} {what!r} {run}".encode()).hexdigest()[:10]
+    """Names what is made."""
+    return kernel_runs.settings(case, METHOD)
 
 
 def rtt_ms(link: Link, run: int) -> float:
     """Without a queue: what `links.scenario` draws first."""
-    return Random(f"{link.name}/{SENDER}/{run}").uniform(*RTT_MS)
+    return seeded(link, SENDER, run).uniform(*RTT_MS)
 
 
 def described(link: Link, run: int) -> str:
@@ -147,7 +143,7 @@ def run(part: Sequence[Case], base: tuple[image.Kernel, Path], captures: Path) -
             devices=(*machine.clock(number + 1), "-drive", f"file={disk},if=virtio,format=raw"),
             boot_limit_s=LIMIT_S,
         )
-        members = congestion._members(disk)
+        members = congestion.members(disk)
     rows: dict[Case, Row] = {}
     for case in part:
         named = guest_name(case)

@@ -117,7 +117,7 @@ def run(cases: list[Case], base: tuple[image.Kernel, Path], folder: Path = CAPTU
             boot_limit_s=LIMIT_S,
             niceness=5,
         )
-        captured = _members(disk)
+        captured = members(disk)
     said = []
     for case in cases:
         found = [captured.get(f"{case.name}:{end}.pcap") for end in ENDS]
@@ -131,7 +131,7 @@ def run(cases: list[Case], base: tuple[image.Kernel, Path], folder: Path = CAPTU
     return said
 
 
-def _members(disk: Path) -> dict[str, bytes]:
+def members(disk: Path) -> dict[str, bytes]:
     """The captures on a guest's disk, up to where it was ended."""
     found: dict[str, bytes] = {}
     try:

@@ -86,4 +86,4 @@ def test_a_committed_row_has_no_cure_that_does_not_suit_its_sender() -> None:
 def test_captures_of_a_guest_that_was_ended_count_as_far_as_they_go(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(bytes(1024))
-    assert congestion._members(disk) == {}
+    assert congestion.members(disk) == {}

@@ -70,8 +70,7 @@ def scenario_text(fitted: LinkFit) -> str:
     upload = fitted.flow["id"] % 2 == 0
     ends, ways = ("client", "server"), ("up", "down")
     return SCENARIO.format(
-        # A comment ends with its line, whatever a file is called.
-        capture=" ".join(Path(fitted.capture).name.split()),
+        capture=in_comment(fitted),
         connection=fitted.connection["id"],
         draws=len(fitted.draws),
         duration_s=max(round(fitted.duration_s), 1),
@@ -82,6 +81,11 @@ def scenario_text(fitted: LinkFit) -> str:
         way_us=round(500 * (fitted.rtt_ms or 0.0)),
         buffer=buffer_line(fitted),
     )
+
+
+def in_comment(fitted: LinkFit) -> str:
+    """The name of the capture. A comment ends with its line, whatever a file is called."""
+    return " ".join(Path(fitted.capture).name.split())
 
 
 def buffer_line(fitted: LinkFit) -> str:

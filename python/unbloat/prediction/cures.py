@@ -42,6 +42,11 @@ class Cure:
     """A queue discipline with a rate in front of the slowest link."""
     ways: tuple[Way, ...] = ("up", "down")
 
+    @property
+    def lab_settings(self) -> list[tuple[str, str]]:
+        """What a run of the lab is given besides: otherwise the emulator's own gate would run."""
+        return [("lab.gate", "agent")] if self.gate else []
+
     def installed(self, rate_bps: float) -> str:
         """The command."""
         return self.command.format(rate=shaped_kbps(rate_bps))

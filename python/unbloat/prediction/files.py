@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unbloat.link.trace import trace_text
+from unbloat.link.trace import in_comment, trace_text
 from unbloat.prediction.cures import AS_IT_WAS, Cure
 from unbloat.prediction.predict import WhatIf
 from unbloat.prediction.replay import Draw, scenario, way_of
@@ -34,8 +34,7 @@ def write_links(found: WhatIf, folder: Path) -> None:
     def write(path: Path, draw: Draw, cure: Cure, links: str) -> None:
         head = HEAD.format(
             what=cure.name,
-            # A comment ends with its line, whatever a file is called.
-            capture=" ".join(Path(found.fitted.capture).name.split()),
+            capture=in_comment(found.fitted),
             connection=found.fitted.connection["id"],
             links=links,
         )

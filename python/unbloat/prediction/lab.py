@@ -16,7 +16,6 @@ from unbloat.prediction.pairs import figures
 from unbloat.prediction.predict import WhatIf
 from unbloat.prediction.replay import InLab, Outcome, scenario, way_of
 from unbloat.run.figures import Figures
-from unbloat.scenario.run_jobs import STEPS
 from unbloat.scenario.simulate import RunOptions
 
 # Runs of each cure: a kernel's run has more chance in it than one of the simulator.
@@ -30,6 +29,7 @@ def in_lab(found: WhatIf, runs: int = RUNS, progress: Progress | None = None) ->
 
     Raises `LabError` where the lab cannot run here, or a run failed.
     """
+    from unbloat.front.lab import part
     from unbloat.lab.requirements import need_root
 
     need_root()
@@ -43,7 +43,7 @@ def in_lab(found: WhatIf, runs: int = RUNS, progress: Progress | None = None) ->
             for at, link in enumerate(links):
                 done = number * len(links) + at
                 text = scenario((link, cure), way)
-                made.append(one_run(text, cure, way, done, whole, progress))
+                made.append(one_run(text, cure, way, part(progress, done, whole)))
         except ScenarioError as error:
             # No kernel has it, or none in this direction.
             outcomes[cure.name] = str(error)
@@ -52,23 +52,14 @@ def in_lab(found: WhatIf, runs: int = RUNS, progress: Progress | None = None) ->
     return outcomes
 
 
-def one_run(
-    text: str, cure: Cure, way: Way, done: int, whole: int, progress: Progress | None
-) -> Outcome:
-    """One run of the lab, which is number `done` of so many."""
+def one_run(text: str, cure: Cure, way: Way, progress: Progress | None) -> Outcome:
+    """One run of the lab."""
     from unbloat.lab.execute import lab_all
 
-    def share(now: int, steps: int) -> None:
-        if progress is not None:
-            progress(int((done + now / max(steps, 1)) * STEPS), whole * STEPS)
-
     # Captures have packets as they are on the link.
-    given = [("lab.offload", "off")]
-    if cure.gate:
-        # Otherwise the emulator's own gate would run.
-        given.append(("lab.gate", "agent"))
+    given = [("lab.offload", "off"), *cure.lab_settings]
     with tempfile.TemporaryDirectory(prefix="unbloat-what-if-") as folder:
-        [run] = lab_all(text, RunOptions(set=given, pcap=folder), progress=share).runs
+        [run] = lab_all(text, RunOptions(set=given, pcap=folder), progress=progress).runs
         of_client, of_server = (
             (Path(folder) / f"{end}.pcap").read_bytes() for end in ("client", "server")
         )

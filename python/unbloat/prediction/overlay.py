@@ -48,10 +48,10 @@ def overlay(found: WhatIf) -> dict[str, Column]:
 def by_slot(run: Run, flow: int, begin_s: float, slot_s: float, count: int) -> Column:
     """The mean RTT of each slot from a moment on; None where no ACK came."""
     slots: list[list[float]] = [[] for _ in range(count)]
-    for row in run.samples().select(["flow", "t_s", "span_s", "rtt_ms"]).to_pylist():
+    for row in run.samples(flow=flow).select(["t_s", "span_s", "rtt_ms"]).to_pylist():
         # A sample begins at about the edge of a slot: its middle lies in one.
         middle_s = row["t_s"] + row["span_s"] / 2 - begin_s
         at = int(middle_s / slot_s) if middle_s >= 0 else -1
-        if row["flow"] == flow and row["rtt_ms"] is not None and 0 <= at < count:
+        if row["rtt_ms"] is not None and 0 <= at < count:
             slots[at].append(row["rtt_ms"])
     return [mean(values) if values else None for values in slots]
