@@ -37,6 +37,17 @@ impl Droptail {
     pub fn new(config: Config, _setup: &Setup) -> Droptail {
         Droptail { limit: config.limit, queue: Fifo::default() }
     }
+
+    /// Sets another limit. What is in the queue stays there, also if it is more than the new limit;
+    /// arriving packets are dropped until there is space again.
+    pub fn set_limit(&mut self, limit: Capacity) {
+        self.limit = limit;
+    }
+
+    /// Whether a packet of so many bytes fits into the empty queue.
+    pub fn fits_alone(&self, bytes: u32) -> bool {
+        Fifo::default().has_space(&Packet { bytes, ..Packet::default() }, self.limit)
+    }
 }
 
 impl QueueDiscipline for Droptail {
@@ -82,5 +93,63 @@ mod tests {
         assert_eq!(dropped.iter().map(|(p, _)| p.handle).collect::<alloc::vec::Vec<_>>(), [2]);
         let first = queue.dequeue(Instant(9), &mut dropped, &mut rng).expect("two are queued");
         assert_eq!((first.handle, first.enqueued, queue.backlog()), (0, Instant(0), Bytes(1_500)));
+    }
+
+    /// Offers packets of 1,500 bytes; the handles of those that were dropped.
+    fn offer(queue: &mut Droptail, handles: core::ops::Range<u32>) -> alloc::vec::Vec<u32> {
+        let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
+        for handle in handles {
+            let packet = Packet { handle, bytes: 1_500, ..Packet::default() };
+            queue.enqueue(Instant(0), packet, &mut dropped, &mut rng);
+        }
+        dropped.iter().map(|(packet, _)| packet.handle).collect()
+    }
+
+    fn next(queue: &mut Droptail) -> Option<u32> {
+        let (mut dropped, mut rng) = (Dropped::new(), Rng::new(1, "test"));
+        let packet = queue.dequeue(Instant(1), &mut dropped, &mut rng);
+        assert!(dropped.is_empty());
+        packet.map(|packet| packet.handle)
+    }
+
+    #[test]
+    fn a_smaller_limit_drops_no_packet_that_is_queued_and_every_arrival_until_there_is_space() {
+        for limit in [Capacity::Bytes(Bytes(3_000)), Capacity::Packets(2)] {
+            let mut queue = Droptail::new(Config::default(), &Setup::default());
+            assert_eq!(offer(&mut queue, 0..4), []);
+            queue.set_limit(limit);
+            assert_eq!((queue.len(), queue.backlog()), (4, Bytes(6_000)));
+            // Four are queued where two fit: the third to leave makes space for one.
+            let mut left = alloc::vec::Vec::new();
+            for handle in 4..7 {
+                assert_eq!(offer(&mut queue, handle..handle + 1), [handle], "{limit:?}");
+                left.extend((handle < 6).then(|| next(&mut queue)).flatten());
+            }
+            left.extend(next(&mut queue));
+            assert_eq!(offer(&mut queue, 7..9), [8], "{limit:?}");
+            left.extend(core::iter::from_fn(|| next(&mut queue)));
+            assert_eq!(left, [0, 1, 2, 3, 7], "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn a_larger_limit_has_space_at_once() {
+        let config = Config { limit: Capacity::Packets(1) };
+        let mut queue = Droptail::new(config, &Setup::default());
+        assert_eq!(offer(&mut queue, 0..2), [1]);
+        queue.set_limit(Capacity::Packets(3));
+        assert_eq!(offer(&mut queue, 2..5), [4]);
+        let left: alloc::vec::Vec<u32> = core::iter::from_fn(|| next(&mut queue)).collect();
+        assert_eq!(left, [0, 2, 3]);
+    }
+
+    #[test]
+    fn a_packet_fits_alone_by_the_limit_whatever_is_queued() {
+        let config = Config { limit: Capacity::Bytes(Bytes(3_000)) };
+        let mut queue = Droptail::new(config, &Setup::default());
+        assert_eq!(offer(&mut queue, 0..2), []);
+        assert_eq!([3_000, 3_001].map(|bytes| queue.fits_alone(bytes)), [true, false]);
+        queue.set_limit(Capacity::Packets(1));
+        assert!(queue.fits_alone(3_001));
     }
 }

@@ -4,6 +4,7 @@
 //! phone it is QCUT's stack: qdisc → gate → firmware buffer → radio, with the modem's late reports ·
 //! action: packets start, wait, arrive, or are dropped; each stage's delay is measured.
 
+mod changes;
 mod firmware;
 mod queue;
 mod rows;
@@ -63,7 +64,7 @@ impl Device {
         Device {
             gate,
             buffer: firmware.buffer.0,
-            wake: firmware.wake.0.min(firmware.buffer.0),
+            wake: firmware.wake.0,
             stopped: false,
             firmware: VecDeque::new(),
             firmware_bytes: 0,
@@ -336,7 +337,8 @@ impl Port {
         while let Some(device) = &mut self.device {
             // Back-pressure: a full modem accepts no packet, so no packet is dropped below the queue.
             device.stopped = device.firmware_bytes >= device.buffer
-                || device.stopped && device.firmware_bytes > device.buffer - device.wake;
+                || device.stopped
+                    && device.firmware_bytes > device.buffer.saturating_sub(device.wake);
             if device.stopped || !device.gate.open(now) {
                 break;
             }
@@ -542,23 +544,6 @@ impl Port {
             device.gate.on_event(now, &event);
             outcomes.push(Outcome::Reported(event));
         }
-    }
-
-    /// The link was replaced: its waiting time is void.
-    pub fn on_link_changed(&mut self, now: Instant, outcomes: &mut Vec<Outcome>) {
-        self.busy_until = now;
-        if let Some(device) = &self.device {
-            self.link.medium.on_backlog(now, Bytes(device.firmware_bytes));
-        }
-        self.run(now, outcomes);
-    }
-
-    /// Replaces the gate of the device.
-    pub fn set_gate(&mut self, now: Instant, gate: AnyGate, outcomes: &mut Vec<Outcome>) {
-        if let Some(device) = &mut self.device {
-            device.gate = gate;
-        }
-        self.run(now, outcomes);
     }
 
     /// A probe of the gate returned after `rtt`.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use units::{Bytes, Instant};
 
 use crate::aqm::{Aqm, Dropped, QueueDiscipline};
-use crate::{Packet, Rng};
+use crate::{Capacity, Packet, Rng};
 
 /// The queue or queues in front of a link.
 // The large variant is the usual one; a box would cost it a pointer to follow for every packet.
@@ -107,10 +107,23 @@ impl Queue {
     /// may then bypass it.
     pub(super) fn is_transparent(&self) -> bool {
         let Queue::Shared(Aqm::Droptail(queue)) = self else { return false };
-        let largest = Packet { bytes: MAX_PACKET, ..Packet::default() };
-        let mut dropped = Dropped::new();
-        queue.clone().enqueue(Instant::ZERO, largest, &mut dropped, &mut Rng::new(0, ""));
-        dropped.is_empty()
+        queue.fits_alone(MAX_PACKET)
+    }
+
+    /// Sets the limit of a droptail queue, or of all users' queues; other disciplines keep theirs.
+    pub(super) fn set_limit(&mut self, limit: Capacity) {
+        let set = |queue: &mut Aqm| {
+            if let Aqm::Droptail(queue) = queue {
+                queue.set_limit(limit);
+            }
+        };
+        match self {
+            Queue::Shared(queue) => set(queue),
+            Queue::PerUser { fresh, users, .. } => {
+                set(fresh);
+                users.iter_mut().for_each(|(_, queue, _)| set(queue));
+            }
+        }
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
