@@ -11,8 +11,8 @@
 
 use std::collections::VecDeque;
 
+use algo::Packet;
 use algo::port::{Outcome, Passage, Port, QueueRow};
-use algo::{Packet, gate};
 use scenario::{Changed, Scenario};
 use units::{Bytes, Duration, Instant};
 
@@ -43,16 +43,10 @@ impl LinkDirection {
     /// The link of a scenario with this index, idle.
     pub fn new(scenario: &Scenario, index: usize) -> LinkDirection {
         let port = scenario.port(index);
-        let own = |what: &Changed| match what {
-            Changed::Link(link, _) => *link == index,
-            Changed::Gate(node, _) => {
-                scenario.nodes[*node].device.as_ref().is_some_and(|d| d.link == index)
-            }
-            Changed::NodeWindow(..) | Changed::Congestion(..) | Changed::Window(..) => false,
-        };
         let changes = scenario.changes.iter().flat_map(|change| {
             let at = Instant(change.at.0);
-            change.what.iter().filter(|what| own(what)).map(move |what| (at, what.clone()))
+            let own = change.what.iter().filter(|what| what.link(scenario) == Some(index));
+            own.map(move |what| (at, what.clone()))
         });
         let mut direction = LinkDirection {
             index,
@@ -122,7 +116,7 @@ impl LinkDirection {
             && *at <= now
             && let Some((_, what)) = self.changes.pop_front()
         {
-            self.change(now, what);
+            what.apply(&mut self.port, now, &mut self.outcomes);
         } else if [self.free_at, self.gate_at].into_iter().flatten().any(|at| at <= now) {
             self.port.run(now, &mut self.outcomes);
         } else {
@@ -133,20 +127,6 @@ impl LinkDirection {
         }
         self.report(now, sink);
         self.rearm();
-    }
-
-    fn change(&mut self, now: Instant, what: Changed) {
-        match what {
-            Changed::Link(_, link) => {
-                self.port.link = link.build();
-                self.port.on_link_changed(now, &mut self.outcomes);
-            }
-            Changed::Gate(_, gate) => {
-                let gate = gate.gate(&gate::Setup::default());
-                self.port.set_gate(now, gate, &mut self.outcomes);
-            }
-            Changed::NodeWindow(..) | Changed::Congestion(..) | Changed::Window(..) => {}
-        }
     }
 
     /// A packet arrives at `now`, not before anything that has happened already.

@@ -242,7 +242,9 @@ fn probe(probe: &Probe) -> Json {
 fn changed(changed: &Changed) -> Json {
     match changed {
         Changed::Link(link, _) => json!({ "kind": "link", "link": link }),
+        Changed::QueueLimit(link, _) => json!({ "kind": "queue_limit", "link": link }),
         Changed::Gate(node, _) => json!({ "kind": "gate", "node": node }),
+        Changed::FirmwareBuffer(node, _) => json!({ "kind": "firmware_buffer", "node": node }),
         Changed::NodeWindow(node, _) => json!({ "kind": "node_window", "node": node }),
         Changed::Congestion(flow, to) => {
             json!({ "kind": "congestion", "flow": flow, "to": algorithm(Family::Congestion, to) })

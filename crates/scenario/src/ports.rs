@@ -7,11 +7,11 @@
 
 use std::net::Ipv4Addr;
 
-use algo::port::{Device, Port, Queue};
+use algo::port::{Device, Outcome, Port, Queue};
 use algo::{Rng, aqm, gate};
 use units::Instant;
 
-use crate::types::{QueuePer, Scenario};
+use crate::types::{Changed, QueuePer, Scenario};
 
 /// The IPv4 address of a node, in simulated captures and in the lab: 10.0.0.1 is node 0.
 pub fn address(node: usize) -> Ipv4Addr {
@@ -71,6 +71,35 @@ impl Scenario {
             _ => None,
         });
         far.unwrap_or(self.links[link].to)
+    }
+}
+
+impl Changed {
+    /// The link whose port it concerns; `None`: it concerns no port.
+    pub fn link(&self, scenario: &Scenario) -> Option<usize> {
+        match self {
+            Changed::Link(link, _) | Changed::QueueLimit(link, _) => Some(*link),
+            Changed::Gate(node, _) | Changed::FirmwareBuffer(node, _) => {
+                Some(scenario.nodes[*node].device.as_ref()?.link)
+            }
+            Changed::NodeWindow(..) | Changed::Congestion(..) | Changed::Window(..) => None,
+        }
+    }
+
+    /// Makes the change in the port of that link.
+    pub fn apply(&self, port: &mut Port, now: Instant, outcomes: &mut Vec<Outcome>) {
+        match self {
+            Changed::Link(_, link) => {
+                port.link = link.build();
+                port.on_link_changed(now, outcomes);
+            }
+            Changed::QueueLimit(_, limit) => port.set_queue_limit(*limit),
+            Changed::Gate(_, gate) => {
+                port.set_gate(now, gate.gate(&gate::Setup::default()), outcomes);
+            }
+            Changed::FirmwareBuffer(_, size) => port.set_firmware_buffer(now, *size, outcomes),
+            Changed::NodeWindow(..) | Changed::Congestion(..) | Changed::Window(..) => {}
+        }
     }
 }
 

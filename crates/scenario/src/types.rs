@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 pub use algo::port::Firmware;
-use algo::{Settings, aqm, cc, gate, link, rwnd};
+use algo::{Capacity, Settings, aqm, cc, gate, link, rwnd};
 use units::{Bytes, Duration, Instant, Rate};
 
 /// One entry of an algorithm family with its values.
@@ -459,8 +459,12 @@ pub struct Change {
 pub enum Changed {
     /// A link's medium, delay and layers; its queue keeps its packets.
     Link(usize, Link),
+    /// The limit of a link's droptail queue, which keeps its packets.
+    QueueLimit(usize, Capacity),
     /// The gate of a node's device.
     Gate(usize, Algorithm),
+    /// The size of the firmware buffer of a node's device, which keeps its packets.
+    FirmwareBuffer(usize, Bytes),
     /// The window law on a node's ACKs.
     NodeWindow(usize, Option<Algorithm>),
     /// A flow's congestion control: as the agent switches a live socket.

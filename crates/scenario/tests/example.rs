@@ -1,5 +1,6 @@
 //! The example of the manual, key by key.
 
+use algo::Capacity;
 use scenario::{
     Algorithm, App, Changed, Document, Family, JitterBuffer, Page, ProbeKind, QueuePer, Read,
     Scenario, Statistic, Trace, TraceMissing, TraceText,
@@ -294,6 +295,85 @@ receiver.window = \"fixed\"
         ),
         "{both:?}"
     );
+}
+
+#[test]
+fn a_droptail_queue_changes_its_limit_and_a_modem_its_buffer() {
+    let text = format!(
+        "{SHORT}
+[device]
+node = \"server\"
+firmware = {{ wake = \"3 KB\" }}
+[[change]]
+at = \"10 s\"
+\"link.up.queue\" = {{ kind = \"droptail\", limit = \"24 KB\" }}
+\"link.up.rate\" = \"1 Mbit/s\"
+[[change]]
+at = \"20 s\"
+\"link.up.queue.limit\" = \"30 packets\"
+\"device.firmware.buffer\" = \"25 KB\"
+[[change]]
+at = \"30 s\"
+\"link.up.queue\" = \"droptail\"
+"
+    );
+    let (scenario, _) = run(&text);
+    let what = |n: usize| scenario.changes[n].what.as_slice();
+    let [Changed::QueueLimit(0, Capacity::Bytes(Bytes(24_000))), Changed::Link(0, _)] = what(0)
+    else {
+        panic!("{:?}", what(0))
+    };
+    let [Changed::QueueLimit(0, Capacity::Packets(30)), Changed::FirmwareBuffer(1, size)] = what(1)
+    else {
+        panic!("{:?}", what(1))
+    };
+    assert_eq!(*size, Bytes(25_000));
+    // The published limit: nothing else is given.
+    let [Changed::QueueLimit(0, Capacity::Packets(1_000))] = what(2) else {
+        panic!("{:?}", what(2))
+    };
+}
+
+#[test]
+fn links_and_devices_of_a_list_change_their_sizes_by_name_and_by_number() {
+    let text = "
+[[node]]
+name = \"phone\"
+[[node]]
+name = \"mast\"
+[[link]]
+name = \"radio\"
+from = \"phone\"
+to = \"mast\"
+rate = \"1 Mbit/s\"
+delay = \"1 ms\"
+[[link]]
+name = \"back\"
+from = \"mast\"
+to = \"phone\"
+rate = \"1 Mbit/s\"
+delay = \"1 ms\"
+[[device]]
+node = \"phone\"
+[[change]]
+at = \"10 s\"
+\"link.back.queue.limit\" = \"24 KB\"
+\"device.0.firmware.buffer\" = \"25 KB\"
+[[change]]
+at = \"20 s\"
+\"link.1.queue.limit\" = \"26 KB\"
+";
+    let (scenario, _) = run(text);
+    let [limit, Changed::FirmwareBuffer(0, Bytes(25_000))] = scenario.changes[0].what.as_slice()
+    else {
+        panic!("{:?}", scenario.changes[0])
+    };
+    assert!(matches!(limit, Changed::QueueLimit(1, Capacity::Bytes(Bytes(24_000)))), "{limit:?}");
+    let [Changed::QueueLimit(1, Capacity::Bytes(Bytes(26_000)))] =
+        scenario.changes[1].what.as_slice()
+    else {
+        panic!("{:?}", scenario.changes[1])
+    };
 }
 
 #[test]

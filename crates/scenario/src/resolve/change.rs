@@ -6,7 +6,7 @@ use std::ops::Range;
 use settings::{Item, Place, Problem, Result, Section, Table, Tree, flatten, unknown_name, wrong};
 
 use super::link::SOURCES;
-use super::{MAX_CHANGES, Run, addressed, each, flow, link, names, node};
+use super::{MAX_CHANGES, Run, addressed, each, flow, link, names, node, size};
 use crate::family::Family;
 use crate::keys;
 use crate::set_key;
@@ -14,7 +14,8 @@ use crate::traces::Source;
 use crate::types::{Change, Changed, Link};
 
 /// Listed in the message about any other key.
-const CHANGEABLE: &str = "link.NAME.rate, .trace, .model, .medium, .delay, .layers and layers by name; device.gate; \
+const CHANGEABLE: &str = "link.NAME.rate, .trace, .model, .medium, .delay, .layers and layers by name; \
+                          link.NAME.queue.limit of droptail; device.gate; device.firmware.buffer; \
                           device.window; router.window; node.NAME.window; flow.N.congestion; flow.N.receiver.window";
 
 fn unchangeable() -> Problem {
@@ -25,8 +26,11 @@ fn unchangeable() -> Problem {
 #[derive(Clone, PartialEq)]
 enum Part {
     Link(String),
-    /// Root key, and the segment that addresses one of several.
+    Queue(String),
+    /// The segment that addresses one of several devices.
     Gate(Option<String>),
+    Firmware(Option<String>),
+    /// Root key, and the segment that addresses one of several.
     Window(&'static str, Option<String>),
     Flow(String, &'static str),
 }
@@ -159,8 +163,11 @@ fn part(tree: &Tree, key: &str, place: Place, full: &str) -> Result<Part> {
         {
             Ok(Part::Link((*name).to_owned()))
         }
+        ["link", name, "queue", ..] => Ok(Part::Queue((*name).to_owned())),
         ["device", "gate", ..] => Ok(Part::Gate(None)),
         ["device", which, "gate", ..] => Ok(Part::Gate(Some((*which).to_owned()))),
+        ["device", "firmware", "buffer"] => Ok(Part::Firmware(None)),
+        ["device", which, "firmware", "buffer"] => Ok(Part::Firmware(Some((*which).to_owned()))),
         ["device", "window", ..] => Ok(Part::Window("device", None)),
         ["router", "window", ..] => Ok(Part::Window("router", None)),
         ["device", which, "window", ..] => Ok(Part::Window("device", Some((*which).to_owned()))),
@@ -184,7 +191,7 @@ fn read_again(
     source: &Source<'_>,
 ) -> Result<Vec<Changed>> {
     match part {
-        Part::Link(name) => {
+        Part::Link(name) | Part::Queue(name) => {
             let by_name = links.iter().position(|l| l.name == *name);
             let Some(i) = by_name.or_else(|| addressed(now, "link", name)) else {
                 let known = links.iter().map(|l| l.name.as_str());
@@ -195,13 +202,26 @@ fn read_again(
                 return wrong(place, full, unchangeable());
             };
             let path = format!("link.{}", links[i].name);
-            Ok(vec![Changed::Link(i, link::one(tree, &links[i].name, path, run.nodes, source)?)])
+            let link = link::one(tree, &links[i].name, path, run.nodes, source)?;
+            Ok(vec![match part {
+                Part::Queue(_) => match size::limit(&links[i].queue, &link.queue, i, run.nodes) {
+                    Ok(limit) => Changed::QueueLimit(i, limit),
+                    Err(problem) => return wrong(place, full, problem),
+                },
+                _ => Changed::Link(i, link),
+            }])
         }
         Part::Gate(which) => {
             let (section, path) = device(now, which.as_deref(), place, full)?;
             let section = Section::open(section, path, &[keys::DEVICE], &[])?;
             let node = run.node(&section, "node", Some("client"))?;
             Ok(vec![Changed::Gate(node, Family::Gate.of(&section, "gate")?)])
+        }
+        Part::Firmware(which) => {
+            let (section, path) = device(now, which.as_deref(), place, full)?;
+            let section = Section::open(section, path, &[keys::DEVICE], &[])?;
+            let node = run.node(&section, "node", Some("client"))?;
+            Ok(vec![Changed::FirmwareBuffer(node, size::buffer(&section)?)])
         }
         Part::Window("device", which) => {
             let (section, path) = device(now, which.as_deref(), place, full)?;
@@ -258,7 +278,9 @@ fn device<'a>(
             Some(i) => Ok((&list[i], format!("device.{i}"))),
             None => wrong(place, full, unknown_name("device", which, [])),
         },
-        (None, Some(_)) => wrong(place, full, Problem::Missing("which device: device.NODE.gate")),
+        (None, Some(_)) => {
+            wrong(place, full, Problem::Missing("which device, as in device.NODE.gate"))
+        }
         (Some(_), None) => wrong(place, full, unchangeable()),
     }
 }

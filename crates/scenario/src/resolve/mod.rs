@@ -10,6 +10,7 @@ mod names;
 mod node;
 mod probe;
 mod profile;
+mod size;
 
 pub(crate) use change::set_all;
 

@@ -1,8 +1,9 @@
-//! What a scenario changes in mid-run: links, gates, window laws, congestion controls.
+//! What a scenario changes in mid-run: links, their queues, gates, firmware buffers, window laws,
+//! congestion controls.
 //!
 //! The part is replaced, and the packets in it stay. What waited may move then.
 
-use algo::{cc, gate, rwnd};
+use algo::{cc, rwnd};
 use scenario::Changed;
 
 use super::{Simulation, Tap};
@@ -13,19 +14,17 @@ impl<T: Tap> Simulation<'_, T> {
         let scenario = self.scenario;
         for what in &scenario.changes[index].what {
             match what {
-                Changed::Link(i, link) => {
-                    self.ports[*i].link = link.build();
-                    self.run_port(*i as u32, |port, now, outcomes| {
-                        port.on_link_changed(now, outcomes)
+                Changed::Link(..)
+                | Changed::QueueLimit(..)
+                | Changed::Gate(..)
+                | Changed::FirmwareBuffer(..) => {
+                    let Some(link) = what.link(scenario) else { continue };
+                    self.run_port(link as u32, |port, now, outcomes| {
+                        what.apply(port, now, outcomes)
                     });
-                }
-                Changed::Gate(node, gate) => {
-                    let Some(device) = &scenario.nodes[*node].device else { continue };
-                    let gate = gate.gate(&gate::Setup::default());
-                    self.run_port(device.link as u32, |port, now, outcomes| {
-                        port.set_gate(now, gate, outcomes)
-                    });
-                    self.route_gate(*node, device.link);
+                    if let Changed::Gate(node, _) = what {
+                        self.route_gate(*node, link);
+                    }
                 }
                 Changed::NodeWindow(node, law) => match (&mut self.rewriters[*node], law) {
                     (Some(rewriter), Some(law)) => rewriter.switch(law.clone(), 1_448, *node),
