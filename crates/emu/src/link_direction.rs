@@ -253,6 +253,40 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_above_its_new_limit_drains_and_drops_what_comes() {
+        let text = "rate = \"8 Mbit/s\"\ndelay = \"10 ms\"\nqueue = { kind = \"droptail\", limit = \"5 packets\" }\n\
+             [[change]]\nat = \"20 ms\"\n\"link.up.queue.limit\" = \"2 KB\"\n";
+        // At 20 ms five wait. From 20.5 ms on one of 1,000 bytes leaves each ms.
+        // One that arrives at 23.75 ms fits, and one at 24.75 ms.
+        let mut arrivals = vec![(ms(19.5), 1_000); 6];
+        arrivals.extend([21.0, 22.0, 23.0, 23.75, 24.0, 24.75].map(|at| (ms(at), 1_000)));
+        let (decided, delivered) = run(&scenario(text), &arrivals);
+        let gone: Vec<_> = decided.gone.iter().map(|(_, handle, _)| *handle).collect();
+        assert_eq!(gone, [6, 7, 8, 10]);
+        let handles: Vec<_> = delivered.iter().map(|(_, handle)| *handle).collect();
+        assert_eq!(handles, [0, 1, 2, 3, 4, 5, 9, 11]);
+    }
+
+    #[test]
+    fn a_smaller_firmware_buffer_drains_to_its_size_and_loses_no_packet() {
+        let text = "rate = \"8 Mbit/s\"\ndelay = \"10 ms\"\n[device]\nfirmware = { buffer = \"8 KB\" }\n\
+             [[change]]\nat = \"20 ms\"\n\"device.firmware.buffer\" = \"3 KB\"\n";
+        let mut direction = LinkDirection::new(&scenario(text), 0);
+        let mut decided = Decided::default();
+        for handle in 0..30 {
+            direction.arrive(ms(19.5), packet(handle, 1_000), &mut decided);
+        }
+        let mut below = Vec::new();
+        for at in [19.75, 20.25, 21.75, 24.75, 30.75, 46.75, 49.75] {
+            direction.advance(ms(at), &mut decided);
+            below.push(direction.port().device.as_ref().expect("a phone").firmware_bytes());
+        }
+        assert_eq!(below, [8_000, 8_000, 6_000, 3_000, 3_000, 2_000, 0]);
+        let handles: Vec<_> = decided.started.iter().map(|(_, handle, _)| *handle).collect();
+        assert_eq!((handles, decided.gone.len()), ((0..30).collect(), 0));
+    }
+
+    #[test]
     fn a_trace_sends_at_its_opportunities_and_begins_again_at_its_end() {
         // Opportunities of 1,504 bytes at 2, 4, 4 and 10 ms, then at 12, 14, 14, 20 …
         let text = "trace = \"made.up\"\ndelay = \"10 ms\"";

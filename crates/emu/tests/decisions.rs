@@ -33,7 +33,8 @@ fn names<T, S>(table: &[algo::Entry<T, S>]) -> impl Iterator<Item = &'static str
 }
 
 /// Every medium with something to send at, every layer, every queue, every gate that needs no
-/// probes (theirs come over the way back, which a direction alone does not have).
+/// probes (theirs come over the way back, which a direction alone does not have), and sizes that
+/// change in mid-run.
 fn scenarios() -> Vec<(String, Scenario)> {
     let base = |medium: &str, queue: &str, layer: &str, device: &str| {
         format!(
@@ -77,6 +78,18 @@ fn scenarios() -> Vec<(String, Scenario)> {
         );
         found.push((format!("gate {name}"), base("medium = \"grants\"", "", "", &device)));
     }
+    let change = |at: &str, what: &str| format!("[[change]]\nat = \"{at}\"\n{what}\n");
+    for per in ["link", "user"] {
+        let queue =
+            format!("queue = {{ kind = \"droptail\", limit = \"60 KB\" }}\nqueue_per = \"{per}\"");
+        let sizes = change("900 ms", "\"link.up.queue.limit\" = \"9 KB\"")
+            + &change("2 s", "\"link.up.queue.limit\" = \"70 packets\"");
+        found.push((format!("limits per {per}"), base(fixed, &queue, "", &sizes)));
+    }
+    let device = "[device]\nfirmware = { buffer = \"60 KB\", wake = \"6 KB\" }\n".to_owned()
+        + &change("900 ms", "\"device.firmware.buffer\" = \"9 KB\"")
+        + &change("2 s", "\"device.firmware.buffer\" = \"40 KB\"");
+    found.push(("firmware buffers".to_owned(), base("medium = \"grants\"", "", "", &device)));
     found.into_iter().map(|(name, text)| (name, resolved(&text))).collect()
 }
 

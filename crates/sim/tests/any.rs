@@ -3,7 +3,7 @@
 
 mod made;
 
-use algo::{Value, aqm, cc, gate, link, rwnd};
+use algo::{Capacity, Value, aqm, cc, gate, link, rwnd};
 use proptest::prelude::*;
 use scenario::{
     Algorithm, App, Change, Changed, Device, Firmware, Node, Page, Probe, ProbeKind, QueuePer,
@@ -168,7 +168,12 @@ fn any_scenario(d: &Choices) -> Scenario {
         other.delay = Duration(rtt.0 / 4);
         let i = d.entries[5] % cc::TABLE.len();
         let congestion = made::defaults(i, cc::TABLE[i].params);
-        let what = vec![Changed::Link(0, other), Changed::Congestion(0, congestion)];
+        let what = vec![
+            Changed::Link(0, other),
+            Changed::QueueLimit(0, Capacity::Packets(20)),
+            Changed::FirmwareBuffer(0, Bytes(20_000)),
+            Changed::Congestion(0, congestion),
+        ];
         s.changes.push(Change { at: ms(900), what });
     }
     s.nodes[1].window = d.numbers[2].is_multiple_of(5).then(|| {
