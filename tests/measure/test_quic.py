@@ -16,8 +16,8 @@ from unbloat.lab.testbed import TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("machine")
 
-# 300 ms up, 240 ms down.
-UP, DOWN = Link(8, 300), Link(20, 600)
+# 300 ms each: also after a backoff by CUBIC's 0.7 (RFC 9438 section 4.6) all quantiles are those of grade D, from 200 to 400 ms.
+UP, DOWN = Link(8, 300), Link(20, 750)
 FAST = Link(40, 400)
 MAX_S = 110
 
@@ -46,7 +46,7 @@ def test_quic_fills_the_link_and_its_delay_and_grade_are_those_of_tcp(
     assert code == 0, result
     tcp, quic = result["phases"]
     assert (tcp["transport"], quic["transport"]) == ("tcp", "quic")
-    assert quic["grade"]["grades"] == tcp["grade"]["grades"] == [{"down": "D", "up": "D"}[way]]
+    assert quic["grade"]["grades"] == tcp["grade"]["grades"] == ["D"]
     for stream in quic["streams"]:
         assert (stream["congestion_control"], stream["direction"]) == ("cubic", way)
         assert 20 <= stream["rtt_min_ms"] < 400
