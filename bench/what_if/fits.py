@@ -51,12 +51,13 @@ from bench.what_if.stored import (  # noqa: E402
 
 import unbloat  # noqa: E402
 from unbloat.errors import LinkUnknown  # noqa: E402
-from unbloat.link.fit import DRAWS, LinkFit, fit  # noqa: E402
+from unbloat.link.fit import DRAWS, fit  # noqa: E402
+from unbloat.link.model import LinkFit  # noqa: E402
 from unbloat.phones.upload import SIMULATED_EPOCH_NS  # noqa: E402
 
 STORE, PAGE = GENERATED / "link-fits.jsonl", GENERATED / "link-fits.md"
 # Raised when runs are made or judged in another way.
-METHOD = 4
+METHOD = 6
 WINDOW_S = 1.0
 # Part of the slots of a second with a queue: then the rate was seen in it.
 QUEUED = 0.9

@@ -35,7 +35,7 @@ from unbloat.run.store import Store  # noqa: E402
 STORE, PAGE = GENERATED / "what-if-kernel.jsonl", GENERATED / "what-if-kernel.md"
 NAMES = ("testbed", "link", "cure", "run")
 # Raised when captures are predicted in another way, or what the code makes of them has changed.
-METHOD = 5
+METHOD = 8
 Case = kernel_runs.Case
 Row = dict[str, Any]
 Truths = Mapping[tuple[str, int], Mapping[str, Row]]
@@ -169,7 +169,7 @@ are the kernel's. DRWA, the law on ACKs and the gate are unbloat-agent's. AFC is
 - *netem*: {netem} of {netem_whole} runs, of a quarter of the test half. The link is the kernel's own token bucket, with its own FIFO, FQ-CoDel and CAKE, and netem
   on the way back, in a guest. None of this project's code is in the path, and no modem, so that the gate is not run.
 
-The figures are what packets needed from one capture to the other, read by `unbloat.prediction.pairs`. What waits in the sender's own host, above the gate, is
+The figures are what packets needed from one capture to the other, over time, read by `unbloat.prediction.pairs`. What waits in the sender's own host, above the gate, is
 in no capture.
 
 Runs by {kernels}, {days}. *Predicted* from the captures at both ends of the runs by {by}, with {draws} links per cure.

@@ -56,7 +56,7 @@ from unbloat.run.store import Store  # noqa: E402
 STORE = GENERATED / "what-if-netem.jsonl"
 CAPTURES = ROOT / "target" / "what-if-netem"
 # Raised when runs are made in another way.
-METHOD = 1
+METHOD = 2
 RUNS = 1
 LINKS = tuple(
     link

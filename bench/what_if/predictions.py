@@ -46,15 +46,16 @@ from bench.what_if.stored import Case, main_of, settings_of, stored_by  # noqa: 
 
 import unbloat  # noqa: E402
 from unbloat.errors import LinkUnknown  # noqa: E402
-from unbloat.link.fit import LinkFit  # noqa: E402
+from unbloat.link.model import LinkFit  # noqa: E402
 from unbloat.prediction.cures import AS_IT_WAS, CURES, Cure  # noqa: E402
+from unbloat.prediction.draws import MIN_BUFFER_BYTES, Draw, Sort, longest_queue_ms  # noqa: E402
 from unbloat.prediction.predict import Predicted, WhatIf, what_if  # noqa: E402
-from unbloat.prediction.replay import MIN_BUFFER_BYTES, Draw, longest_queue_ms, replayed  # noqa: E402
+from unbloat.prediction.replay import replayed  # noqa: E402
 from unbloat.run.figures import Figures  # noqa: E402
 
 STORE, PAGE = GENERATED / "what-if.jsonl", GENERATED / "what-if.md"
 # Raised when runs are made or judged in another way.
-METHOD = 5
+METHOD = 7
 RUNS = 1
 # Fewer than the command's own, for the time that the runs take.
 DRAWS = 20
@@ -131,7 +132,7 @@ def of_baseline(found: WhatIf, name: str) -> dict[str, list[float]]:
     queued_bytes = round(statistics.mean(rates) / 8 * longest_queue_ms(fitted) / 1000)
     buffer_bytes = max(queued_bytes, MIN_BUFFER_BYTES)
     sender = next(iter(found.senders))
-    draw = Draw(rates, fitted.slot_s, fitted.rtt_ms or 0.0, None, buffer_bytes, sender, 1)
+    draw = Draw(rates, fitted.slot_s, fitted.rtt_ms or 0.0, None, buffer_bytes, Sort(sender), 1)
     cures: Sequence[Cure] = (AS_IT_WAS, *(one.cure for one in found.cures))
     outcomes = replayed([(draw, cure) for cure in cures], "up", 1, None)
     return {

@@ -17,7 +17,8 @@ from unbloat.errors import (
     UnbloatError,
 )
 from unbloat.lab.execute import lab
-from unbloat.link.fit import LinkFit, fit
+from unbloat.link.fit import fit
+from unbloat.link.model import LinkFit
 from unbloat.modem.log import ModemLog, modem_log
 from unbloat.path.locate import Located, locate
 from unbloat.prediction.predict import WhatIf, what_if

@@ -246,7 +246,7 @@ def test_files_come_whole_one_after_another(pair: Pair, tmp_path: Path) -> None:
 
 
 def test_requests_are_answered_one_after_another(pair: Pair, tmp_path: Path) -> None:
-    app = {"kind": "requests", "request_bytes": 700, "response_bytes": 20_000, "think_s": 0.1}
+    app = {"kind": "requests", "request_bytes": 700, "responses_bytes": [20_000], "thinks_s": [0.1]}
     logs = pair.run(plan(flow("down", app), duration=1.0, warmup=0.5), tmp_path)
     answers = logs.values("flows/down.receiver.jsonl", "response_ms")
     # One every 100 ms and a little; none is logs of the warm-up.
@@ -257,6 +257,16 @@ def test_requests_are_answered_one_after_another(pair: Pair, tmp_path: Path) -> 
     assert final["bytes_received"] // 20_000 >= 8
     # Questions sent, SYN and FIN.
     assert final["bytes_acked"] % 700 <= 2
+
+
+def test_responses_and_pauses_are_gone_through_again_and_again(pair: Pair, tmp_path: Path) -> None:
+    sizes, thinks_s = [20_000, 5_000], [0.05, 0.15]
+    app = {"kind": "requests", "request_bytes": 700, "responses_bytes": sizes, "thinks_s": thinks_s}
+    logs = pair.run(plan(flow("down", app), duration=1.0), tmp_path)
+    got = last_sample(logs, "flows/down.receiver.jsonl")["bytes_received"]
+    # A FIN counts as a byte; the last response may have been on its way.
+    assert got % sum(sizes) in (0, 1, sizes[0], sizes[0] + 1)
+    assert 3 <= got // sum(sizes) <= 5
 
 
 def test_an_application_stops_at_its_stop_time(pair: Pair, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from requirements import ROOT
+from requirements import ROOT, require
 
 sys.path.insert(0, str(ROOT))
 
@@ -35,6 +35,31 @@ to = "server"
 FULL_MS = 200.0
 
 
+# What a run of the lab without an agent needs.
+LAB = ("root", "tun", "unbloat-emu", "ip", "nsenter", "tcpdump", "setpriv", "ss")
+# Objects, the pause behind each, and a buffer that grows between two of them.
+SIZES, PAUSES_S, GREW_S = (2_500_000, 2_500_000, 2_500_000), (0.8, 1.2), 4.0
+SMALL_BYTES, LARGE_BYTES = 50_000, 200_000
+CHANGING = f"""
+name = "changing"
+duration = "14 s"
+[link.up]
+rate = "6 Mbit/s"
+delay = "15 ms"
+queue = {{ kind = "droptail", limit = "{SMALL_BYTES} B" }}
+[link.down]
+rate = "100 Mbit/s"
+delay = "15 ms"
+[[change]]
+at = "{GREW_S} s"
+"link.up.queue.limit" = "{LARGE_BYTES} B"
+[[flow]]
+name = "upload"
+from = "client"
+to = "server"
+app = {{ kind = "requests", request = "100 B", response = [{", ".join(f'"{size} B"' for size in SIZES)}], think = ["800 ms", "1200 ms", "60 min"] }}
+"""
+
 # Of the sample: a steady link without a trace, under a cure of the agent. Two runs of a kernel differ.
 SAMPLE = ("4M-64K", "acks", "0")
 SAME_GOODPUT, SAME_QUEUE, SAME_QUEUE_MS = 0.05, 0.30, 10.0
@@ -58,6 +83,42 @@ def test_the_kernel_has_the_queue_that_was_predicted_and_a_cure_shortens_it(tmp_
     assert isinstance(afc, str)
     assert "no law of a stock kernel" in afc
     assert done == sorted(done), "progress goes on"
+
+
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_objects_pauses_and_two_sizes_of_a_buffer_are_found_in_a_kernels_transfer(
+    changing: Path, end: str
+) -> None:
+    found = unbloat.what_if(changing / f"{end}.pcap", cures=("bbr",), draws=6)
+    fitted = found.fitted
+    for pause, true_s in zip(fitted.pauses, PAUSES_S, strict=True):
+        assert pause.length_s == pytest.approx(true_s, abs=0.1)
+    assert [pause.after_bytes for pause in fitted.pauses] == [SIZES[0], SIZES[0] + SIZES[1]]
+    buffer = fitted.buffer
+    assert buffer is not None
+    # Nothing was lost since it grew.
+    assert 1.25 * SMALL_BYTES < buffer.low_bytes < LARGE_BYTES
+    assert buffer.before_bytes == pytest.approx(SMALL_BYTES, rel=0.15)
+    assert buffer.until_s is not None
+    assert buffer.changed_s is not None
+    assert buffer.until_s < GREW_S + 0.2
+    assert buffer.changed_s > GREW_S
+    assert all(buffer.until_s <= link.changed_s <= buffer.changed_s for link in found.links)
+    # Linux since 2.6.39.
+    assert fitted.initial_window == (10 if end == "client" else None)
+    assert found.as_it_was.queue_ms_p95[1] == pytest.approx(found.seen.queue_ms_p95, rel=0.2)
+    assert not found.differs
+
+
+@pytest.fixture(scope="module")
+def changing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the captures of both ends."""
+    require(*LAB)
+    folder = tmp_path_factory.mktemp("changing")
+    scenario = folder / "changing.toml"
+    scenario.write_text(CHANGING)
+    unbloat.lab(scenario, set=[("lab.offload", "off")], pcap=folder / "captures")
+    return folder / "captures"
 
 
 @pytest.mark.usefixtures("agent")

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 
 import unbloat
-from unbloat.link.fit import quantiles
+from unbloat.link.model import quantiles
 from unbloat.link.text import fine
 from unbloat.link.trace import opportunities, trace_text
 

@@ -13,16 +13,17 @@ import pytest
 from conftest import ROOT
 
 import unbloat
-from unbloat.link.fit import Buffer, Hold
+from unbloat.link.model import Buffer, Hold
 from unbloat.prediction.cures import AS_IT_WAS, CURES, for_way
+from unbloat.prediction.draws import Draw, Sort, buffers
 from unbloat.prediction.predict import NAMED, differences, distance, kept, spread
-from unbloat.prediction.replay import Draw, Outcome, buffers, replayed, scenario
+from unbloat.prediction.replay import Outcome, replayed, scenario
 from unbloat.prediction.text import SENDER_NAMES
 
 SAMPLES = ROOT / "samples"
 LTE = SAMPLES / "lte-with-web.pcapng.zst"
 DOWNLOAD = SAMPLES / "bloated-download-at-receiver.pcapng.zst"
-LINK = Draw([4e6] * 200, 0.1, 50.0, None, 250_000, "cubic", 1)
+LINK = Draw([4e6] * 200, 0.1, 50.0, None, 250_000, Sort("cubic"), 1)
 SEEN = Outcome(4e6, 100.0, 200.0, 0.01, "D")
 
 
@@ -63,6 +64,16 @@ def test_its_json_has_each_cure_with_intervals_and_its_command() -> None:
     assert said["predicted"][2]["command"].endswith(f"cake bandwidth {shaped}kbit")
     assert said["best"] == "bbr"
     assert "slots" not in said["link"]
+
+
+def test_an_interval_is_never_narrower_than_the_error_of_its_cure() -> None:
+    found = unbloat.what_if(LTE, draws=3)
+    for one in (found.as_it_was, *found.cures):
+        for low, middle, high in (one.queue_ms_p50, one.queue_ms_p95):
+            assert low <= max(middle * (1 - one.cure.error), 0.0) + 1e-9, one.cure.name
+            assert high >= middle * (1 + one.cure.error) - 1e-9, one.cure.name
+    assert len({cure.error for cure in CURES}) == 5
+    assert "error" not in repr(CURES[0]), "runs are named without it"
 
 
 def test_the_same_seed_gives_the_same_answer() -> None:
@@ -107,7 +118,7 @@ def test_what_is_not_there_is_said_in_one_line(words: tuple[str, ...], says: str
 
 def test_every_congestion_control_that_may_be_named_has_a_name_and_a_replay() -> None:
     assert set(NAMED) == set(SENDER_NAMES)
-    named = [(replace(LINK, congestion=name), AS_IT_WAS) for name in NAMED]
+    named = [(replace(LINK, sort=Sort(name)), AS_IT_WAS) for name in NAMED]
     outcomes = replayed(named, "up", None, None)
     assert len({one.queue_ms_p50 for one in outcomes}) == len(NAMED), "each has its own law"
 

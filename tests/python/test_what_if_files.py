@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 
 import unbloat
-from unbloat.link.fit import Buffer, LinkFit, RandomLoss
+from unbloat.link.model import Buffer, LinkFit, RandomLoss
 from unbloat.prediction.narrow import narrowed
 from unbloat.prediction.predict import WhatIf
 from unbloat.prediction.replay import Outcome
@@ -65,14 +65,14 @@ def test_the_scenarios_that_are_written_give_what_was_predicted(tmp_path: Path) 
 def test_another_capture_of_the_path_narrows_the_buffer_and_adds_its_losses(
     fitted: LinkFit,
 ) -> None:
-    one = replace(fitted, buffer=Buffer(100_000, None, None), random_loss=RandomLoss(10, 1000))
+    one = replace(fitted, buffer=Buffer(100_000, None, None), random_loss=RandomLoss(10, 10, 1000))
     other = replace(
-        fitted, buffer=Buffer(140_000, 150_000, 160_000), random_loss=RandomLoss(30, 2000)
+        fitted, buffer=Buffer(140_000, 150_000, 160_000), random_loss=RandomLoss(30, 60, 2000, 2.0)
     )
     both, contradictions = narrowed(one, [other])
     assert contradictions == []
     assert both.buffer == other.buffer
-    assert both.random_loss == RandomLoss(40, 3000)
+    assert both.random_loss == RandomLoss(40, 70, 3000, 2.0)
     assert both.draws == one.draws, "the rate is that of the first capture"
     longer = replace(one, buffer=Buffer(130_000, None, None))
     assert narrowed(one, [longer])[0].buffer == longer.buffer

@@ -12,7 +12,9 @@ from bench.what_if.kernel_runs import CURES_RUN, SENDER
 from bench.what_if.links import RTT_MS, TEST, Link
 from bench.what_if.netem_runs import CURES, LINKS, cases, described, guest_name, refusal, rtt_ms
 
+import unbloat
 from unbloat.errors import LabError
+from unbloat.phones.upload import packets as pcapng_packets
 from unbloat.prediction.pairs import (
     FILE_BYTES,
     RECORD_BYTES,
@@ -20,8 +22,9 @@ from unbloat.prediction.pairs import (
     figures,
     packets,
     unique_bytes,
-    waits_ms,
+    waits,
 )
+from unbloat.run.figures import Figures
 
 PORT = 5001
 # Payload of a full packet, with timestamps in its header.
@@ -73,13 +76,29 @@ RECEIVER_SIDE = capture(
     packet(30_019, 9, FIRST + 4 * FULL + 100, FULL),
 )
 
-
+SLOW = """
+name = "slow"
+duration = "20 s"
+[link.up]
+rate = { profile = [6, 0.3], unit = "Mbit/s", slot = "3 s" }
+delay = "20 ms"
+queue = "QUEUE"
+[link.down]
+rate = "100 Mbit/s"
+delay = "20 ms"
+[[flow]]
+name = "upload"
+from = "client"
+to = "server"
+congestion = "bbr"
+"""
 OPENED = packet(0, 0, 0, 0, SYN)
 
 
 def test_a_wait_is_that_of_the_packet_that_arrived_and_not_of_the_lost_one() -> None:
     arrived = [one for one in packets(RECEIVER_SIDE) if one.ip_id != 9]
-    assert waits_ms(list(packets(SENDER_SIDE)), arrived) == pytest.approx([5, 10, 30, 0, 2])
+    found = waits(list(packets(SENDER_SIDE)), arrived)
+    assert [one.wait_ns / 1e6 for one in found] == pytest.approx([5, 10, 30, 0, 2])
 
 
 def test_what_arrived_twice_counts_once_across_the_end_of_sequence_numbers() -> None:
@@ -99,9 +118,39 @@ def test_what_overlaps_counts_once() -> None:
 def test_figures_are_of_what_arrived_within_the_run() -> None:
     goodput_bps, p50_ms, p95_ms = figures(SENDER_SIDE, RECEIVER_SIDE, 30.0)
     assert goodput_bps == pytest.approx((4 * FULL + 100) * 8 / 30)
-    # Of 0, 2, 5, 10 and 30 ms.
-    assert p50_ms == 5
-    assert p95_ms == pytest.approx(10 + 0.8 * 20)
+    # 0, 2, 5, 10 and 30 ms stand for 45, 10, 3.5, 14 and 25.5 ms of time.
+    assert p50_ms == 2
+    assert p95_ms == 30
+
+
+@pytest.mark.parametrize("queue", ["droptail", "fq_codel"])
+def test_a_slow_time_counts_by_its_length_as_in_the_simulator(tmp_path: Path, queue: str) -> None:
+    """Half of the time, in which one packet of twenty passes."""
+    scenario = tmp_path / "slow.toml"
+    scenario.write_text(SLOW.replace("QUEUE", queue))
+    run = unbloat.simulate(scenario, pcap=tmp_path)
+    assert isinstance(run, unbloat.Run)
+    true = Figures(run).transfer_queue_ms("upload")
+    assert true is not None
+    ends = [classic(next(tmp_path.rglob(f"{end}.pcapng"))) for end in ("client", "server")]
+    _, p50_ms, p95_ms = figures(ends[0], ends[1], 20.0)
+    # A packet's own time on the slow link is no queue in the simulator, whose quantiles are to 2 %.
+    own_ms = 1500 * 8 / 0.3e6 * 1000
+    assert true.p50 - 1 <= p50_ms <= 1.02 * true.p50 + own_ms + 1
+    assert true.p95 - 1 <= p95_ms <= 1.02 * true.p95 + own_ms + 1
+    # The control: by packets the slow time hardly counts.
+    by_packets = sorted(one.wait_ns for one in waits(*(list(packets(end)) for end in ends)))
+    if queue == "fq_codel":
+        assert by_packets[int(0.95 * len(by_packets))] / 1e6 < p95_ms / 3
+
+
+def classic(path: Path) -> bytes:
+    """A capture of the simulator in the older format."""
+    records = [
+        struct.pack("<IIII", ns // 1_000_000_000, ns % 1_000_000_000, len(data), wire) + data
+        for ns, data, wire in pcapng_packets(path.read_bytes())
+    ]
+    return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65_535, 101) + b"".join(records)
 
 
 def test_nothing_but_the_first_connection_counts_and_each_direction_for_itself() -> None:

@@ -8,7 +8,7 @@
 //! bytes. Deviation: lengths and periods of the holds, which a replay needs.
 
 use flow::series::directions::{Directions, Waits};
-use units::Duration;
+use units::{Duration, Instant};
 
 /// An ACK that waited for less was not held: schedulers of hosts.
 const MIN_WAIT: Duration = Duration::from_millis(10);
@@ -19,6 +19,8 @@ const BATCH_TICKS: u64 = 2;
 const MIN_HOLD: Duration = Duration::from_millis(20);
 /// Fewer batches have no period.
 const MIN_BATCHES: usize = 4;
+/// Holds begin with the first batches that are within so many periods of each other.
+const REGULAR: u64 = 2;
 /// Holds come only with a long queue where this part of the ACKs is of data that waited less than half as long as that of all but few held ACKs.
 const FEW: f64 = 0.05;
 const SHORTER: u64 = 2;
@@ -33,6 +35,8 @@ pub struct Holds {
     pub length: Duration,
     /// From the end of one to the end of the next.
     pub every: Duration,
+    /// When the first one ended, from the first arrival on.
+    pub from: Duration,
     /// Whether ACKs were held only while data waited long: a radio that is short of turns. A short queue may have no holds then.
     pub in_long_queue: bool,
 }
@@ -57,8 +61,16 @@ pub(crate) fn holds(directions: &Directions) -> Option<Holds> {
     let lengths = batches.iter().map(|batch| batch.1);
     let gaps = batches.windows(2).map(|two| two[1].0.since(two[0].0));
     let (length, every) = (quantile(lengths, OF_LENGTHS)?, quantile(gaps, 0.5)?);
+    let arrived = directions.waits.iter().map(|w| w.arrived).min()?;
     // Each hold ends before the next one begins.
-    Some(Holds { length, every: every.max(length), in_long_queue: in_long_queue(directions)? })
+    let every = every.max(length);
+    // A single batch before is a host that stood still.
+    let regular = |few: &&[(Instant, Duration)]| {
+        few.windows(2).all(|two| two[1].0.since(two[0].0) <= every * REGULAR)
+    };
+    let first = batches.windows(MIN_BATCHES).find(regular).and_then(|few| few.first());
+    let from = first.or(batches.first())?.0.since(arrived);
+    Some(Holds { length, every, from, in_long_queue: in_long_queue(directions)? })
 }
 
 /// Whether the queue of data was short for a good part of the transfer, and no ACK was held then.
@@ -80,7 +92,6 @@ fn quantile(values: impl Iterator<Item = Duration>, part: f64) -> Option<Duratio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::Instant;
 
     /// An ACK every 4 ms, and what each waited.
     fn directions(wait_ms: impl Fn(u64) -> u64) -> Directions {
@@ -112,6 +123,12 @@ mod tests {
         assert!(found.length.as_millis_f64() > 110.0, "{found:?}");
         assert!(found.length.as_millis_f64() <= 120.0, "{found:?}");
         assert!((found.every.as_millis_f64() - 300.0).abs() < 5.0, "{found:?}");
+        assert!(found.from <= found.every, "{found:?}");
+        let Some(later) = holds(&directions(|at_ms| if at_ms < 4000 { 0 } else { held(at_ms) }))
+        else {
+            panic!("no holds");
+        };
+        assert!((later.from.as_millis_f64() - 4020.0).abs() < 5.0, "{later:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! No clock and no random source here: times are those of the capture, and random numbers come in as an argument.
 
 mod chain;
+mod ends;
 mod holds;
 mod losses;
 mod sharing;
@@ -18,10 +19,20 @@ use flow::series::rows::Flow;
 use units::{Duration, Instant};
 
 pub use crate::chain::Habit;
+pub use crate::ends::{Ends, ends};
 pub use crate::holds::Holds;
 pub use crate::losses::Losses;
 pub use crate::sharing::Sharing;
 pub use crate::slots::Seen;
+
+/// One round trip is needed per so long: between two of them the link was busy only if the later segment had reached the queue
+/// before the earlier one left it, so that a queue which is shorter than their distance is not seen. A link of 10 Mbit/s
+/// needs as long for two packets, which one ACK acknowledges.
+pub const TRIPS_EVERY: Duration = Duration::from_millis(2);
+
+/// Wait from which a queue certainly stood. Findings have 8 ms, for hosts that hold packets up. Here the next segment must wait for so long
+/// beyond the time since the one before, which is as long where a host holds them up together.
+pub(crate) const MIN_WAIT: Duration = Duration::from_millis(4);
 
 /// Why no rate over time is known.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]

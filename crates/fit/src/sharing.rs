@@ -15,6 +15,8 @@ use flow::series::arrivals::{certain_wait, packet};
 use flow::series::directions::{Directions, Waits};
 use flow::series::rows::Flow;
 
+use crate::MIN_WAIT;
+
 /// Packets of a group: a tick or a delayed ACK more or less is a tenth of its time.
 const GROUP_PACKETS: f64 = 10.0;
 /// Groups on each side that one is compared with.
@@ -23,7 +25,7 @@ const BESIDE: usize = 4;
 const MIN_PAUSE: f64 = 1.0;
 const MIN_PAUSE_TICKS: f64 = 10.0;
 /// Fewer pauses show no others that the capture does not have: one may meet a dip of the rate. Where it has others, one pause is enough.
-const MIN_PAUSES: usize = 5;
+const MIN_PAUSES: usize = 4;
 /// Of a pause that is seen at the receiver. With others the median is 0.9 at least, without at most 0.63, on UMTS whose rate
 /// changes within the time of a group (tuning half of `docs/generated/link-fits.md`).
 const FILLED: f64 = 0.75;
@@ -54,7 +56,7 @@ struct Group {
 
 /// What the pauses of a flow show.
 pub(crate) fn sharing(flow: &Flow, directions: &Directions, v6: bool) -> Sharing {
-    let Some(least) = certain_wait(flow, directions) else { return Sharing::default() };
+    let Some(least) = certain_wait(flow, directions, MIN_WAIT) else { return Sharing::default() };
     let (payload, _) = packet(flow, v6);
     let mut by_arrival: Vec<&Waits> = directions.waits.iter().collect();
     by_arrival.sort_by_key(|w| (w.arrived, w.delivered));

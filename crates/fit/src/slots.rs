@@ -11,7 +11,7 @@ use flow::series::directions::Directions;
 use flow::series::rows::Flow;
 use units::{Duration, Instant};
 
-use crate::Refused;
+use crate::{MIN_WAIT, Refused};
 
 /// Packets of a slot: one more or less at its ends is a tenth.
 const MIN_PACKETS: f64 = 10.0;
@@ -67,7 +67,7 @@ pub(crate) fn slots(
     let (from, to) = curve.ends().ok_or(Refused::Short)?;
     let (first, last) = (curve.at(from).unwrap_or(0.0), curve.at(to).unwrap_or(0.0));
     let (span_s, bytes) = (to.since(from).as_secs_f64(), last - first);
-    let least_wait = certain_wait(flow, directions).ok_or(Refused::Short)?;
+    let least_wait = certain_wait(flow, directions, MIN_WAIT).ok_or(Refused::Short)?;
     if bytes < payload || span_s <= 0.0 {
         return Err(Refused::Short);
     }

@@ -15,8 +15,10 @@ use crate::progress::Progress;
 
 /// Fits the link in front of flow `flow` of the capture `paths`: `from_s` (since 1970), `width_s`, `draws` (bit/s by slot),
 /// `seen_bps` and `queued` (whether it is the rate or a lower bound), `arrived_bps`, `drift` and `jump`, `pauses` and `filled` (whether
-/// others share the queue), `hold_ms` (length and period of the holds of ACKs and whether only a long queue has them, or none), `at_losses` (bytes of all in it), `losses_in_short`
-/// and `short` (losses in a short queue, and the part of the segments there). The flows `beside` are those that may. Where nothing is known: `refused`, and a lower bound of the
+/// others share the queue), `hold_ms` (length and period of the holds of ACKs, whether only a long queue has them, and when the first one ended, or none), `at_losses` (bytes of all in it), `losses_in_short`
+/// `segments_in_short`, `rank_in_short` and `short` (losses in a short queue, the segments lost in them, how long their queue was among all
+/// short ones, and the part of the segments there),
+/// `first_flight_bytes` (or none) and `pauses_s` (bytes before each, and its length). The flows `beside` are those that may. Where nothing is known: `refused`, and a lower bound of the
 /// rate, if there is one.
 #[pyfunction]
 #[pyo3(signature = (paths, flow, *, beside, draws, seed, progress = None))]
@@ -29,10 +31,14 @@ pub fn fit_rate<'py>(
     seed: u64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let own = || Select::Connections(HashSet::from([flow / 2]));
     let options = Options {
         directions: Select::Connections(
             beside.iter().chain([&flow]).map(|id| id / 2).collect::<HashSet<u32>>(),
         ),
+        events: own(),
+        segments: own(),
+        trips_every: fit::TRIPS_EVERY,
         ..Options::default()
     };
     let mut progress = Progress::new(progress);
@@ -70,6 +76,11 @@ pub fn fit_rate<'py>(
             out.set_item("at_least_bps", at_least_bps)?;
         }
         Ok(rate) => {
+            let complete = connection.syn_seen;
+            let ends = fit::ends(row, &analysis.segments, &analysis.events, complete);
+            out.set_item("first_flight_bytes", ends.first_flight)?;
+            let pauses = ends.pauses.iter().map(|(at, length)| (*at, length.as_secs_f64()));
+            out.set_item("pauses_s", pauses.collect::<Vec<_>>())?;
             let seen = || rate.seen.iter();
             out.set_item("from_s", rate.from.as_nanos() as f64 / 1e9)?;
             out.set_item("width_s", rate.width.as_secs_f64())?;
@@ -85,10 +96,14 @@ pub fn fit_rate<'py>(
             out.set_item("filled", rate.sharing.filled)?;
             out.set_item("shared", rate.shared)?;
             let ms = |duration: units::Duration| duration.as_millis_f64();
-            let hold = rate.holds.map(|hold| (ms(hold.length), ms(hold.every), hold.in_long_queue));
+            let hold = rate
+                .holds
+                .map(|hold| (ms(hold.length), ms(hold.every), hold.in_long_queue, ms(hold.from)));
             out.set_item("hold_ms", hold)?;
             out.set_item("at_losses", rate.losses.queued)?;
             out.set_item("losses_in_short", rate.losses.in_short)?;
+            out.set_item("segments_in_short", rate.losses.segments)?;
+            out.set_item("rank_in_short", rate.losses.rank)?;
             out.set_item("short", rate.losses.short)?;
             out.set_item("arrived_bps", rate.arrived)?;
             out.set_item("draws", rate.draws)?;

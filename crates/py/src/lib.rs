@@ -75,11 +75,11 @@ fn analyze<'py>(
         samples: select(samples.as_ref(), "samples")?,
         events: select(events.as_ref(), "events")?,
         segments: select(segments.as_ref(), "segments")?,
-        directions: Select::None,
         max_segments,
         measured_from: span.map_or(Instant::ZERO, |s| Instant(s.0)),
         until: span.map_or(Instant(u64::MAX), |s| Instant(s.1)),
         unpacked: unpacked.map(|(ratio, harmless)| Limit { ratio, harmless }),
+        ..Options::default()
     };
     let with = (samples.is_some(), events.is_some(), segments.is_some());
     let mut progress = Progress::new(progress);

@@ -182,11 +182,11 @@ fn app(app: &App) -> Json {
         App::Rates { rates, slot } => {
             json!({ "kind": "rates", "rates_bps": bps(rates), "slot_s": s(*slot) })
         }
-        App::Requests { request, response, think } => json!({
+        App::Requests { request, responses, thinks } => json!({
             "kind": "requests",
             "request_bytes": request.0,
-            "response_bytes": response.0,
-            "think_s": s(*think),
+            "responses_bytes": responses.iter().map(|b| b.0).collect::<Vec<u64>>(),
+            "thinks_s": thinks.iter().map(|think| s(*think)).collect::<Vec<f64>>(),
         }),
         App::Web(page) => json!({
             "kind": "web",

@@ -21,6 +21,7 @@ const CLASS: Form = count("0", "7");
 pub(crate) const RATE_RANGE: (&str, &str) = ("0 bit/s", "1000 Gbit/s");
 pub(crate) const INTERVAL_RANGE: (&str, &str) = ("10 us", "60 min");
 pub(crate) const SIZE_RANGE: (&str, &str) = ("1 B", "100 GB");
+pub(crate) const THINK_RANGE: (&str, &str) = ("0 s", "60 min");
 
 pub(crate) const ROOT: &[Key] = &[
     key("name", Form::Text, "scenario", "the name of the scenario"),
@@ -429,12 +430,17 @@ pub(crate) const FILE: &[Key] = &[
 
 pub(crate) const REQUESTS: &[Key] = &[
     key("request", bytes("1 B", "1 GB"), "500 B", "bytes of a request"),
-    key("response", bytes("1 B", "100 GB"), "10 KB", "answered"),
+    key(
+        "response",
+        Form::Other("bytes, or list of bytes"),
+        "10 KB",
+        "answered; a list is gone through again and again",
+    ),
     key(
         "think",
-        duration("0 s", "60 min"),
+        Form::Other("duration, or list of durations"),
         "100 ms",
-        "pause between an answer and the next request",
+        "pause between an answer and the next request; a list is gone through again and again",
     ),
 ];
 

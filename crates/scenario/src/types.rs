@@ -348,10 +348,10 @@ pub enum App {
     Requests {
         /// Bytes of a request.
         request: Bytes,
-        /// Bytes of a response.
-        response: Bytes,
-        /// Pause between an answer and the next request.
-        think: Duration,
+        /// Bytes of each response, by turns.
+        responses: Vec<Bytes>,
+        /// Pauses between an answer and the next request, by turns.
+        thinks: Vec<Duration>,
     },
     /// A web page: a document, then its objects over several connections, each layer known when the
     /// one before is there.

@@ -129,8 +129,8 @@ fn any_scenario(d: &Choices) -> Scenario {
             1 => App::Rates { rates: vec![Rate((rate / 3.0) as u64), Rate(0)], slot: ms(200) },
             2 => App::Requests {
                 request: Bytes(300),
-                response: Bytes(1 + d.numbers[9] / 20),
-                think: ms(20),
+                responses: vec![Bytes(1 + d.numbers[9] / 20), Bytes(1)],
+                thinks: vec![ms(20)],
             },
             3 => App::Web(Page {
                 html: Bytes(5_000),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unbloat.cli.output import need_writable, writing
-from unbloat.link.fit import LinkFit, fit
+from unbloat.link.fit import fit
+from unbloat.link.model import LinkFit
 from unbloat.link.text import link_screen, written_text
 from unbloat.link.trace import trace_text, write_link
 from unbloat.run.json import json_line

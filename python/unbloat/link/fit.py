@@ -8,208 +8,46 @@ that all explain the arrivals; buffer and delay are findings and figures of `ana
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from unbloat.capture.analyze import analyze, check_readable, nothing_to_say
 from unbloat.errors import CaptureError, LinkUnknown, UnbloatError
+from unbloat.link.model import (
+    Beside,
+    Buffer,
+    Hold,
+    LinkFit,
+    Pause,
+    RandomLoss,
+    Sharing,
+    quantiles,
+)
 from unbloat.run.direction import flow_of, main_directions
 from unbloat.run.run import Run
 from unbloat.run.tables import Row
-from unbloat.text.format import direction_id, rate_text
+from unbloat.text.format import rate_text
 
 DRAWS, SEED = 40, 1
 MAX_DRAWS = 1000
-# Of the intervals: 90 %.
-LOW, HIGH = 0.05, 0.95
-
 # Where others share the queue: so many losses, most of them at so much of the largest queue, show the end of the buffer (drop-tail).
 MIN_LOSSES, NEAR_FULL = 5, 0.8
 # So many losses in a short queue are random ones: fewer may be overflows that a trip shortly after shows as a short queue.
 MIN_RANDOM = 10
+# Losses in a short queue are not random where they prefer its longer ones, by so many standard errors of a mean rank: the queue drops early.
+EARLY = 3.0
+# Moments of 20 ms with a random loss have so many times the lost segments that they would have by chance: losses come in bursts. P(loss |
+# loss) is above five times P(loss) then, for all rates below a tenth.
+MIN_BURST, MOMENT_S = 1.5, 0.020
 # Of the payload of the flow that is fitted: what a flow beside it has at least, to be counted.
 MIN_BESIDE = 0.05
+# A flow between the same hosts waits in a queue of its own where its p95 is below this part of the median of the flow that is fitted. A
+# median below so many ms, and fewer round trips, show nothing.
+APART, MIN_APART_MS, MIN_APART_TRIPS = 0.25, 20.0, 20
 
 Progress = Callable[[int, int], None]
-Band = tuple[float, float, float]
-"""5 % quantile, median and 95 % quantile."""
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """What the queue in front of the link holds."""
-
-    low_bytes: float
-    bytes: float | None
-    """None: only the lower bound is known."""
-    high_bytes: float | None
-
-    @property
-    def size_bytes(self) -> float:
-        """What is known of it: the lower bound where that is all."""
-        return self.low_bytes if self.bytes is None else self.bytes
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Another flow of the capture that shares the queue."""
-
-    id: int
-    begin_s: float
-    """From the first slot on."""
-    end_s: float
-    congestion: str | None
-    """Of its sender, where it is recognised."""
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """Whether others share the queue: whether pauses of the sender, while a queue stood, are seen at the receiver."""
-
-    found: bool
-    pauses: int
-    filled: float
-    """The part of a pause that is seen at the receiver, the median."""
-    beside: list[Beside]
-    """Those that the capture has, where others share the queue. The rate is that of all of them together."""
-
-
-@dataclass(frozen=True)
-class Hold:
-    """ACKs wait until the end of each hold: a radio that sends upwards only now and then."""
-
-    length_ms: float
-    every_ms: float
-    in_long_queue: bool = False
-    """Whether ACKs were held only while the queue was long. With a short one they may not be held at all."""
-
-
-@dataclass(frozen=True)
-class RandomLoss:
-    """Losses in a short queue, which no full buffer explains."""
-
-    losses: int
-    packets: int
-    """That met a short queue."""
-
-    @property
-    def rate(self) -> float:
-        """Share of the packets."""
-        return self.losses / self.packets
-
-
-@dataclass(frozen=True)
-class LinkFit:
-    """The slowest link in front of one flow."""
-
-    capture: str
-    flow: Row
-    """Its row of the table `flows`."""
-    connection: Row
-    start_s: float
-    """Begin of the first slot, s since 1970, by the capture's clock."""
-    slot_s: float
-    seen_bps: list[float]
-    """What each slot shows, bit/s of IP packets: the rate where `queued`, else a lower bound of it."""
-    queued: list[bool]
-    arrived_bps: list[float]
-    """What arrived in each slot. A host that stood still hands over at once what came meanwhile."""
-    draws: list[list[float]]
-    """Rates over time, bit/s by slot, each of them as likely as the others."""
-    drift: float
-    """Mean change of the rate's logarithm from slot to slot."""
-    jump: float
-    """Probability that the rate jumps from one slot to the next."""
-    buffer: Buffer | None
-    """None where no finding of `analyze` has a size."""
-    sharing: Sharing
-    random_loss: RandomLoss | None
-    """None where too few losses happened in a short queue."""
-    hold: Hold | None
-    """None where ACKs are not held."""
-
-    @property
-    def duration_s(self) -> float:
-        """Of all slots."""
-        return self.slot_s * len(self.seen_bps)
-
-    @property
-    def queued_s(self) -> float:
-        """Time of the slots whose rate was seen."""
-        return self.slot_s * sum(self.queued)
-
-    @property
-    def rtt_ms(self) -> float | None:
-        """The smallest round trip."""
-        rtt: float | None = self.flow["rtt_ms_min"]
-        return rtt
-
-    @cached_property
-    def band_bps(self) -> list[Band]:
-        """The 90 % interval of the rate and its median, by slot."""
-        return [quantiles(rates) for rates in zip(*self.draws, strict=True)]
-
-    @cached_property
-    def mean_bps(self) -> Band:
-        """The mean rate over all slots."""
-        return self.over(0, len(self.seen_bps))
-
-    def over(self, begin: int, end: int) -> Band:
-        """The mean rate from a slot to another, which is not counted."""
-        return quantiles([sum(draw[begin:end]) / (end - begin) for draw in self.draws])
-
-    @property
-    def median_bps(self) -> list[float]:
-        """The median of each slot."""
-        return [band[1] for band in self.band_bps]
-
-    def to_dict(self) -> Row:
-        """As `--json` prints it."""
-        low, middle, high = self.mean_bps
-        buffer = self.buffer
-        return {
-            "capture": self.capture,
-            "connection": self.connection["id"],
-            "direction": direction_id(self.flow["id"]),
-            "start_s": self.start_s,
-            "duration_s": self.duration_s,
-            "queued_s": self.queued_s,
-            "slot_s": self.slot_s,
-            "rate_bps": middle,
-            "rate_bps_low": low,
-            "rate_bps_high": high,
-            "drift": self.drift,
-            "jump": self.jump,
-            "rtt_ms": self.rtt_ms,
-            "buffer_bytes": buffer and buffer.bytes,
-            "buffer_bytes_low": buffer and buffer.low_bytes,
-            "buffer_bytes_high": buffer and buffer.high_bytes,
-            "hold_ms": self.hold and self.hold.length_ms,
-            "hold_every_ms": self.hold and self.hold.every_ms,
-            "held_in_long_queue": self.hold and self.hold.in_long_queue,
-            "random_loss_rate": self.random_loss and self.random_loss.rate,
-            "shared": self.sharing.found,
-            "pauses": self.sharing.pauses,
-            "pauses_filled": self.sharing.filled,
-            "beside": [direction_id(one.id) for one in self.sharing.beside],
-            "slots": [
-                {
-                    "t_s": at * self.slot_s,
-                    "queued": queued,
-                    "seen_bps": seen,
-                    "arrived_bps": arrived,
-                    "rate_bps_low": band[0],
-                    "rate_bps": band[1],
-                    "rate_bps_high": band[2],
-                }
-                for at, (queued, seen, arrived, band) in enumerate(
-                    zip(self.queued, self.seen_bps, self.arrived_bps, self.band_bps, strict=True)
-                )
-            ],
-        }
 
 
 def fit(
@@ -269,8 +107,12 @@ def fit(
             found["filled"],
             [beside_of(run, other, found["from_s"]) for other in others if found["shared"]],
         ),
+        apart=apart(run, flow),
         random_loss=random_loss_of(found, flow),
         hold=found["hold_ms"] and Hold(*found["hold_ms"]),
+        loss_moments=len(found["at_losses"]),
+        initial_window=initial_window_of(found, flow),
+        pauses=[Pause(*one) for one in found["pauses_s"]],
     )
 
 
@@ -287,25 +129,57 @@ def chosen(run: Run, connection: str | int | None) -> int:
     return int(max(flows, key=lambda flow: flow["payload_bytes"] or 0)["id"])
 
 
-def beside(run: Run, flow: Row) -> list[Row]:
-    """Other flows from the same host or to the same host, which may share the queue."""
+def ends_of(run: Run) -> Callable[[int], tuple[str, str, float]]:
+    """Sender and receiver of a flow of TCP, and when its connection begins."""
+    wanted = ["id", "proto", "a_addr", "b_addr", "start_s"]
     hosts = {
-        row["id"]: (row["a_addr"], row["b_addr"])
-        for row in run.connections.select(["id", "proto", "a_addr", "b_addr"]).to_pylist()
+        row["id"]: (row["a_addr"], row["b_addr"], row["start_s"])
+        for row in run.connections.select(wanted).to_pylist()
         if row["proto"] == "tcp"
     }
 
-    def ends(id: int) -> tuple[str, str]:
-        a, b = hosts[id // 2]
-        return (a, b) if id % 2 == 0 else (b, a)
+    def ends(id: int) -> tuple[str, str, float]:
+        a, b, start_s = hosts[id // 2]
+        return (a, b, start_s) if id % 2 == 0 else (b, a, start_s)
 
-    sender, receiver = ends(flow["id"])
+    return ends
+
+
+def beside(run: Run, flow: Row) -> list[Row]:
+    """Other flows from the same host or to the same host, which may share the queue."""
+    ends = ends_of(run)
+    sender, receiver, _ = ends(flow["id"])
     return [
         other
         for other in main_directions(run, ("active_s", "congestion_control"), tcp=True)
         if other["id"] // 2 != flow["id"] // 2
         and (other["payload_bytes"] or 0) >= MIN_BESIDE * (flow["payload_bytes"] or 0)
         and (ends(other["id"])[0] == sender or ends(other["id"])[1] == receiver)
+    ]
+
+
+def apart(run: Run, flow: Row) -> list[int]:
+    """Flows between the same hosts, during this one, that wait much less: there is a queue per flow (RFC 8290 section 1)."""
+    median_ms = flow["data_queue_ms_p50"] or 0.0
+    if median_ms < MIN_APART_MS:
+        return []
+    wanted = ("rtt_ms_count", "rtt_ms_p95", "rtt_ms_min", "active_s")
+    ends = ends_of(run)
+    sender, receiver, start_s = ends(flow["id"])
+    end_s = start_s + flow["active_s"]
+
+    def is_apart(other: Row) -> bool:
+        its_sender, its_receiver, its_start_s = ends(other["id"])
+        same = (its_sender, its_receiver) == (sender, receiver)
+        during = start_s <= its_start_s and its_start_s + other["active_s"] <= end_s
+        waits_ms = (other["rtt_ms_p95"] or math.inf) - (other["rtt_ms_min"] or 0.0)
+        known = (other["rtt_ms_count"] or 0) >= MIN_APART_TRIPS
+        return same and during and known and waits_ms < APART * median_ms
+
+    return [
+        other["id"]
+        for other in main_directions(run, wanted, tcp=True)
+        if other["id"] // 2 != flow["id"] // 2 and is_apart(other)
     ]
 
 
@@ -343,6 +217,9 @@ def buffer_of(run: Run, flow: int) -> Buffer | None:
                 values["buffer_bytes_low"],
                 values.get("buffer_bytes"),
                 values.get("buffer_bytes_high"),
+                values.get("buffer_bytes_before"),
+                values.get("before_until_s"),
+                values.get("changed_s"),
             )
     return None
 
@@ -350,9 +227,26 @@ def buffer_of(run: Run, flow: int) -> Buffer | None:
 def random_loss_of(found: dict[str, Any], flow: Row) -> RandomLoss | None:
     """By the losses in a short queue."""
     packets = round(found["short"] * (flow["data_packets"] or 0))
-    if found["losses_in_short"] < MIN_RANDOM or packets <= found["losses_in_short"]:
+    losses, segments = found["losses_in_short"], found["segments_in_short"]
+    if losses < MIN_RANDOM or packets <= segments:
         return None
-    return RandomLoss(found["losses_in_short"], packets)
+    # Of as many uniform ranks.
+    if found["rank_in_short"] > 0.5 + EARLY / math.sqrt(12 * losses):
+        return None
+    # Packets of a moment that are lost by chance, where one is.
+    of_moment = (flow["goodput_bps"] or 0.0) / 8 / flow["mss_bytes"] * MOMENT_S * segments / packets
+    by_chance = of_moment / -math.expm1(-of_moment)
+    burst = segments / losses / by_chance
+    return RandomLoss(losses, segments, packets, burst if burst >= MIN_BURST else None)
+
+
+def initial_window_of(found: dict[str, Any], flow: Row) -> int | None:
+    """By the bytes before the first ACK. A transfer that had no more than these shows only a lower bound."""
+    first: int | None = found["first_flight_bytes"]
+    if first is None or first >= flow["bytes"] or not flow["mss_bytes"]:
+        return None
+    mss_bytes: int = flow["mss_bytes"]
+    return max(round(first / mss_bytes), 1)
 
 
 def buffer_of_all(found: dict[str, Any]) -> Buffer | None:
@@ -365,14 +259,3 @@ def buffer_of_all(found: dict[str, Any]) -> Buffer | None:
     if len(full) < MIN_LOSSES or 2 * len(full) < len(at_losses):
         return Buffer(largest, None, None)
     return Buffer(*quantiles(full))
-
-
-def quantiles(values: list[float] | tuple[float, ...]) -> Band:
-    """With those of the interval between ranks rounded outwards."""
-    ranked = sorted(values)
-    last = len(ranked) - 1
-    return (
-        ranked[int(LOW * last)],
-        (ranked[last // 2] + ranked[(last + 1) // 2]) / 2,
-        ranked[-int(-HIGH * last // 1)],
-    )

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from unbloat.charts.fitted_rate import CHART
 from unbloat.charts.spec import Chart
-from unbloat.link.fit import LinkFit
+from unbloat.link.model import LinkFit
 from unbloat.link.text import facts, heading, interval
 from unbloat.report.encode import Encoded, encode, floats, seconds
 from unbloat.report.write import ReportInfo, Store, render, save

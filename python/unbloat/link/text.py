@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from unbloat.link.fit import Band, Hold, LinkFit, RandomLoss
+from unbloat.link.model import Band, Hold, LinkFit, RandomLoss
 from unbloat.link.trace import mahimahi
 from unbloat.text.format import byte_text, direction_id, ends_text, ms_text, plural, seconds_text
 from unbloat.text.terminal import Terminal, plain, sparkline
 
 # A rate that varies by less from slot to slot is a steady one: an error of a slot.
 STEADY = 1.1
+MARKS_FACT = "the queue marks packets (ECN), so that it is no drop-tail queue"
 
 
 def link_screen(terminal: Terminal, fitted: LinkFit, trace: str | None) -> None:
@@ -36,6 +37,10 @@ def facts(fitted: LinkFit) -> list[tuple[str, str]]:
         ("known", known_fact(fitted)),
         ("delay", f"{ms_text(fitted.rtt_ms)} for a round trip without a queue"),
         ("buffer", buffer_fact(fitted)),
+        *([("queues", apart_fact(fitted))] if fitted.apart else []),
+        *([("marks", MARKS_FACT)] if fitted.marked else []),
+        *([("begin", begin_fact(fitted.initial_window))] if fitted.initial_window else []),
+        *([("pauses", pauses_fact(fitted))] if fitted.pauses else []),
         *([("ACKs", held_fact(fitted.hold))] if fitted.hold else []),
         *([("lost", lost_fact(fitted.random_loss))] if fitted.random_loss else []),
         *([("shared", shared_fact(fitted))] if fitted.sharing.found else []),
@@ -79,10 +84,15 @@ def buffer_fact(fitted: LinkFit) -> str:
     buffer = fitted.buffer
     if buffer is None:
         return "not known: no queue stood for long enough"
+    before = (
+        f"; {byte_text(buffer.before_bytes)} before, until {seconds_text(buffer.until_s)} to {seconds_text(buffer.changed_s)} into the transfer"
+        if buffer.before_bytes and buffer.until_s and buffer.changed_s
+        else ""
+    )
     if buffer.bytes is None or buffer.high_bytes is None:
-        return f"at least {byte_text(buffer.low_bytes)}: no loss shows its end"
+        return f"at least {byte_text(buffer.low_bytes)}: no loss shows its end{before}"
     low, high = byte_text(buffer.low_bytes), byte_text(buffer.high_bytes)
-    return f"{byte_text(buffer.bytes)} (90 % interval: {low} to {high}), by the queue at losses"
+    return f"{byte_text(buffer.bytes)} (90 % interval: {low} to {high}), by the queue at losses{before}"
 
 
 def held_fact(hold: Hold) -> str:
@@ -95,10 +105,28 @@ def held_fact(hold: Hold) -> str:
     )
 
 
+def apart_fact(fitted: LinkFit) -> str:
+    """A queue per flow, and how it is known."""
+    names = ", ".join(direction_id(one) for one in fitted.apart)
+    return f"one per flow: {names} waited for less than a quarter as long meanwhile"
+
+
+def begin_fact(segments: int) -> str:
+    """The initial window."""
+    return f"the sender sent {plural(segments, 'segment')} before the first ACK"
+
+
+def pauses_fact(fitted: LinkFit) -> str:
+    """Of the application."""
+    lengths = sorted(one.length_s for one in fitted.pauses)
+    return f"the sender had nothing to send {plural(len(lengths), 'time')}, for {seconds_text(lengths[len(lengths) // 2])} in the median"
+
+
 def lost_fact(loss: RandomLoss) -> str:
     """At random, and how it is known."""
-    packets = f"{plural(loss.losses, 'loss', 'losses')} among {loss.packets} packets that met a short queue"
-    return f"{100 * loss.rate:.2g} % at random, by {packets}"
+    packets = f"{plural(loss.segments, 'loss', 'losses')} among {loss.packets} packets that met a short queue"
+    bursts = f" in bursts of {loss.burst:.1f} in the mean" if loss.burst else ""
+    return f"{100 * loss.rate:.2g} % at random{bursts}, by {packets}"
 
 
 def shared_fact(fitted: LinkFit) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbloat.link.fit import LinkFit
+from unbloat.link.model import LinkFit
 
 PACKET_BITS = 1500 * 8
 SCENARIO = """\

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from unbloat.link.trace import in_comment, trace_text
 from unbloat.prediction.cures import AS_IT_WAS, Cure
+from unbloat.prediction.draws import Draw
 from unbloat.prediction.predict import WhatIf
-from unbloat.prediction.replay import Draw, scenario, way_of
+from unbloat.prediction.replay import scenario, way_of
 from unbloat.text.format import plural
 
 HEAD = """\

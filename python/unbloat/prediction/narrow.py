@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from unbloat.link.fit import Buffer, LinkFit, RandomLoss
+from unbloat.link.model import Buffer, LinkFit, RandomLoss
 from unbloat.text.format import byte_text
 
 # Ends of a buffer that differ by more are those of two buffers: as the finding `buffer-size` has it.
@@ -27,12 +27,18 @@ def narrowed(fitted: LinkFit, others: Sequence[LinkFit]) -> tuple[LinkFit, list[
     trips = [one.rtt_ms for one in every if one.rtt_ms is not None]
     losses = [one.random_loss for one in every if one.random_loss is not None]
     flow = fitted.flow | ({"rtt_ms_min": min(trips)} if trips else {})
-    loss = (
-        RandomLoss(sum(one.losses for one in losses), sum(one.packets for one in losses))
-        if losses
-        else None
-    )
+    loss = together(losses) if losses else None
     return replace(fitted, flow=flow, buffer=narrowest(known), random_loss=loss), []
+
+
+def together(losses: Sequence[RandomLoss]) -> RandomLoss:
+    """Of all captures. Where one of them shows bursts, they are as long as there."""
+    return RandomLoss(
+        sum(one.losses for one in losses),
+        sum(one.segments for one in losses),
+        sum(one.packets for one in losses),
+        max((one.burst for one in losses if one.burst), default=None),
+    )
 
 
 def narrowest(buffers: Sequence[Buffer]) -> Buffer | None:

@@ -1,14 +1,19 @@
 """What the packets of a transfer met, by the captures at both of its ends: a truth that no other analysis of the project is in.
 
 signal: two captures by one clock, classic pcap of Ethernet or of IP · model: a packet has the same IP id and sequence number at both
-ends; what it needed beyond the fastest one is its wait · action: goodput, and p50 and p95 of the waits of full packets
+ends; what it needed beyond the fastest one is its wait · action: goodput, and p50 and p95 over time of the waits of full packets
+
+Quantiles are those of `units::Delays`, over the time of delivery as the simulator has them: between two packets the wait is that of the first in one
+half of the time, and that of the second in the other. A queue shortens by a second each second, and time counts only as long as the first packet was on its
+way. By packets a queue of seconds during an outage would hardly count, for few packets are in it.
 
 What waits in a host before its capture, in a queue discipline of its own, is in neither capture and does not count.
 """
 
 from __future__ import annotations
 
-import statistics
+import bisect
+import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +30,8 @@ LINK_BYTES = {1: 14, 12: 0, 101: 0, 228: 0}
 TCP, SYN, ACK = 6, 2, 16
 # Fewer have no quantiles.
 MIN_PACKETS = 5
+# Each packet counts for so much besides its time, so that those which arrive at one moment have quantiles too.
+SAMPLE_NS = 2_000
 
 
 @dataclass(frozen=True)
@@ -68,20 +75,45 @@ def ends(ip: bytes, tcp: bytes, way: Way = "up") -> bytes:
     return ip[12:20] + tcp[:4]
 
 
-def waits_ms(left: Sequence[Packet], arrived: Sequence[Packet]) -> list[float]:
-    """How much longer than the fastest each full packet took from the sender's device to the receiver's, in ms.
+@dataclass(frozen=True)
+class Wait:
+    """Of a packet that arrived."""
+
+    at_ns: int
+    """When it arrived."""
+    took_ns: int
+    wait_ns: int
+    """Longer than the fastest."""
+
+
+def waits(left: Sequence[Packet], arrived: Sequence[Packet]) -> list[Wait]:
+    """How much longer than the fastest each full packet took from the sender's device to the receiver's.
 
     A retransmission has another IP id than the first one. A shorter packet takes less time on the link, so it says nothing.
     """
     sent_ns = {(one.ip_id, one.sequence): one.at_ns for one in left if one.payload_bytes}
     full = max(one.payload_bytes for one in arrived)
-    took_ns = [
-        one.at_ns - sent_ns[one.ip_id, one.sequence]
+    took = [
+        (one.at_ns, one.at_ns - sent_ns[one.ip_id, one.sequence])
         for one in arrived
         if one.payload_bytes == full and (one.ip_id, one.sequence) in sent_ns
     ]
-    least_ns = min(took_ns)
-    return [(one - least_ns) / 1e6 for one in took_ns]
+    least_ns = min(took_ns for _, took_ns in took)
+    return [Wait(at_ns, took_ns, took_ns - least_ns) for at_ns, took_ns in took]
+
+
+def quantiles_ms(found: Sequence[Wait], parts: Sequence[float]) -> list[float]:
+    """Over time, in ms."""
+    weights_ns = [SAMPLE_NS] * len(found)
+    for at, (before, after) in enumerate(itertools.pairwise(found)):
+        span_ns = min(after.at_ns - before.at_ns, before.took_ns)
+        shorter_ns = before.wait_ns - after.wait_ns
+        first_ns = (min(span_ns, shorter_ns) if shorter_ns > 0 else span_ns) // 2
+        weights_ns[at] += first_ns
+        weights_ns[at + 1] += span_ns - first_ns
+    ranked = sorted((one.wait_ns, weight) for one, weight in zip(found, weights_ns, strict=True))
+    sums_ns = list(itertools.accumulate(weight for _, weight in ranked))
+    return [ranked[bisect.bisect_left(sums_ns, part * sums_ns[-1])][0] / 1e6 for part in parts]
 
 
 def unique_bytes(arrived: Sequence[Packet]) -> int:
@@ -113,5 +145,5 @@ def figures(
     arrived = [one for one in packets(receiver, way) if one.at_ns <= end_ns]
     if sum(one.payload_bytes > 0 for one in arrived) < MIN_PACKETS:
         raise LabError("the transfer delivered nothing")
-    parts = statistics.quantiles(waits_ms(left, arrived), n=20, method="inclusive")
-    return unique_bytes(arrived) * 8 / duration_s, parts[9], parts[18]
+    p50_ms, p95_ms = quantiles_ms(waits(left, arrived), (0.5, 0.95))
+    return unique_bytes(arrived) * 8 / duration_s, p50_ms, p95_ms

@@ -15,24 +15,23 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
+from typing import TypeVar
 
 from unbloat.errors import LinkUnknown, UnbloatError
-from unbloat.link.fit import DRAWS, SEED, Band, LinkFit, fit, quantiles
+from unbloat.link.fit import DRAWS, SEED, fit
+from unbloat.link.model import Band, LinkFit, quantiles
 from unbloat.prediction.cures import AS_IT_WAS, Cure, for_way
+from unbloat.prediction.draws import PACKET_BITS, Draw, drawn, longest_queue_ms, sorts
 from unbloat.prediction.narrow import narrowed
 from unbloat.prediction.replay import (
     OF_RECOGNISED,
-    PACKET_BITS,
     Case,
-    Draw,
     InLab,
     Outcome,
-    drawn,
-    longest_queue_ms,
     replayed,
     way_of,
 )
@@ -42,8 +41,9 @@ from unbloat.text.format import ms_text, plural, rate_text
 # A replay is one of the transfer where it is as near as this to the capture.
 NEAR_GOODPUT, NEAR_QUEUE, NEAR_QUEUE_MS = 0.10, 0.20, 10.0
 # What a replay is off by where the link is known well: on the tuning half of `docs/generated/what-if.md`, and on kernels
-# (`what-if-kernel.md`), whose FQ-CoDel and CAKE cost some per cent more. An interval is never narrower. Queues are whole packets: two of them.
-ERROR_GOODPUT, ERROR_QUEUE, ERROR_QUEUE_MS, ERROR_PACKETS = 0.05, 0.15, 3.0, 2
+# (`what-if-kernel.md`), whose FQ-CoDel and CAKE cost some per cent more. An interval is never narrower, nor than the error of its cure. Queues are whole
+# packets: two of them.
+ERROR_GOODPUT, ERROR_QUEUE_MS, ERROR_PACKETS = 0.05, 3.0, 2
 # Links per draw of the rate and likely sender: the moments at which a buffer is full depend on chance, and the p95 on whether one more
 # of them is in the transfer.
 TRIES = 3
@@ -62,6 +62,7 @@ KEPT_GOODPUT, SHORTER = 0.9, 0.8
 IN_MOST = 0.5
 
 Progress = Callable[[int, int], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,12 @@ class Predicted:
     @cached_property
     def queue_ms_p50(self) -> Band:
         """Of the median of the queueing delay."""
-        return spread([one.queue_ms_p50 for one in self.outcomes], ERROR_QUEUE, self.least_ms)
+        return spread([one.queue_ms_p50 for one in self.outcomes], self.cure.error, self.least_ms)
 
     @cached_property
     def queue_ms_p95(self) -> Band:
         """Of the p95 of the queueing delay."""
-        return spread([one.queue_ms_p95 for one in self.outcomes], ERROR_QUEUE, self.least_ms)
+        return spread([one.queue_ms_p95 for one in self.outcomes], self.cure.error, self.least_ms)
 
     @property
     def grade(self) -> str | None:
@@ -106,6 +107,10 @@ class WhatIf:
     fitted: LinkFit
     senders: dict[str, float]
     """Share of each congestion control among the links that explain the capture, the largest first."""
+    queues: dict[str, float]
+    """Share of each kind of queue."""
+    send_buffers: dict[int | None, float]
+    """Share of each buffer of the sender's socket, bytes; none where it was not full."""
     seen: Outcome
     """What the capture shows."""
     as_it_was: Predicted
@@ -131,6 +136,11 @@ class WhatIf:
         return min(better, key=lambda one: one.queue_ms_p95[1], default=None)
 
     @property
+    def send_buffer_bytes(self) -> int | None:
+        """Of the sender's socket, where it was full in most of these links."""
+        return max(self.send_buffers, key=self.send_buffers.__getitem__)
+
+    @property
     def rate_bps(self) -> float:
         """The median of the mean rate."""
         return self.fitted.mean_bps[1]
@@ -143,6 +153,8 @@ class WhatIf:
         return {
             "link": link,
             "senders": self.senders,
+            "queues": self.queues,
+            "send_buffer_bytes": self.send_buffer_bytes,
             "differs": self.differs,
             "seen": {
                 "goodput_bps": self.seen.goodput_bps,
@@ -242,10 +254,12 @@ def what_if(
     cases: list[Case] = [(link, cure) for cure in chosen for link, _ in nearest]
     outcomes = replayed(cases, way, jobs, progress)
     was = [one for _, one in nearest]
-    shares = Counter(link.congestion for link, _ in nearest)
+    kept_sorts = [link.sort for link, _ in nearest]
     return WhatIf(
         fitted,
-        {sender: count / draws for sender, count in shares.most_common()},
+        shares(sort.congestion for sort in kept_sorts),
+        shares(sort.queue for sort in kept_sorts),
+        shares(sort.send_buffer_bytes for sort in kept_sorts),
         seen,
         predicted(AS_IT_WAS, was, was, fitted),
         [
@@ -255,6 +269,12 @@ def what_if(
         differs,
         [link for link, _ in nearest],
     )
+
+
+def shares(values: Iterable[T]) -> dict[T, float]:
+    """Of each value, the largest first."""
+    counts = Counter(values)
+    return {value: count / counts.total() for value, count in counts.most_common()}
 
 
 def recognised(fitted: LinkFit) -> Sequence[str]:
@@ -268,10 +288,10 @@ def explaining(
 ) -> list[tuple[Draw, Outcome]]:
     """As many links as there are draws, whose replays are nearest to the capture."""
     way, count = way_of(fitted), len(fitted.draws)
-    links = drawn(fitted, senders, seed)
+    links = drawn(fitted, sorts(fitted, senders), seed)
     was = replayed([(link, AS_IT_WAS) for link in links], way, jobs, None)
-    # Senders that explain nothing are not tried again.
-    likely = list(dict.fromkeys(link.congestion for link, _ in kept(links, was, seen, count)))
+    # Sorts that explain nothing are not tried again.
+    likely = list(dict.fromkeys(link.sort for link, _ in kept(links, was, seen, count)))
     again = drawn(fitted, likely, seed, TRIES)
     was += replayed([(link, AS_IT_WAS) for link in again], way, jobs, None)
     return kept([*links, *again], was, seen, count)

@@ -1,8 +1,8 @@
 """A fitted link under a cure: the scenario of one draw, and what it gives in the simulator.
 
-signal: one of the draws of a `LinkFit`, a cure · model: one bulk transfer from its first packet on, over a
-link with the rate of the draw slot by slot, and the delay and buffer that were fitted; on the way back ACKs are held as the capture
-shows it · action: goodput, and the time that the transfer's own packets wait
+signal: one of the draws of a `LinkFit`, a cure · model: the transfer from its first packet on, in bulk or object by object with the pauses
+of its application, over a link with the rate of the draw slot by slot, and the delay and queue that were fitted; on the way back ACKs are
+held as the capture shows it · action: goodput, and the time that the transfer's own packets wait
 """
 
 from __future__ import annotations
@@ -10,37 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
 
 from unbloat.errors import ScenarioError, TraceMissing, UnbloatError
-from unbloat.link.fit import Beside, Buffer, Hold, LinkFit, RandomLoss
+from unbloat.link.model import Beside, Hold, LinkFit, Pause
 from unbloat.prediction.cures import Cure, Way, shaped_kbps
+from unbloat.prediction.draws import CODEL, DROPTAIL, Draw
 from unbloat.run.figures import Figures
 from unbloat.scenario.run_jobs import run_all
 from unbloat.scenario.simulate import RunOptions, finished, prepared
 
-# Where no loss shows the end of the buffer, it may be so much larger than the queue that was seen: those of phones
-# hold seconds (`docs/findings/buffer-size.md`).
-UNSEEN = 8.0
-# So many buffers are tried then, one of each part of that range.
-STRATA = 4
+# Holds begin later where ACKs were free for so many of their periods at first.
+FREE_HOLDS = 3.0
 # Each hold leaves a moment in which ACKs come.
 MAX_HELD = 0.98
-# Hosts hold packets up for a millisecond or two, also in the shortest round trip.
-HELD_UP_MS = 2.0
-# Part of the time in which a receive window that is full is one of the transfer's limits.
-MIN_FULL = 0.1
 # The buffer of a receiver that is twice as large as its window: Linux, as the simulator has it.
 WINDOW = '{{ kind = "autotune", max = "{buffer_bytes} B" }}'
-# Of a full packet.
-PACKET_BITS = 12_000
 # What the analysis calls them, and the simulator.
 OF_RECOGNISED = {"cubic": "cubic", "reno": "newreno", "bbr": "bbr"}
 USUAL = "cubic"
 # What sends until shortly before the end is not stopped.
 STOPPED_S = 1.0
-# The smallest buffer: two packets, as the simulator needs them.
-MIN_BUFFER_BYTES = 3000
 SCENARIO = """\
 name = "what-if"
 duration = "{duration_ms} ms"
@@ -65,12 +54,15 @@ rate = "1 Gbit/s"
 delay = "{way_us} us"
 {hold}
 {device}
+{change}
 [[flow]]
 name = "transfer"
 from = "{sender}"
 to = "{receiver}"
 congestion = "{congestion}"
 tsq = false
+{at_socket}
+{app}
 {at_receiver}
 {beside}
 """
@@ -91,29 +83,18 @@ node = "{sender}"
 link = "slowest"
 qdisc = {qdisc}
 gate = {gate}
-firmware = {{ buffer = "{buffer_bytes} B", report_every = "5 ms", report_delay = "100 ms" }}
+firmware = {{ buffer = "{first_bytes} B", report_every = "5 ms", report_delay = "100 ms" }}
 """
-
-
-@dataclass(frozen=True)
-class Draw:
-    """One of the links that explain the capture."""
-
-    rates_bps: Sequence[float]
-    slot_s: float
-    rtt_ms: float
-    """Of a packet that needs no time on the link."""
-    hold: Hold | None
-    buffer_bytes: int
-    congestion: str
-    """Of the sender, where no cure changes it."""
-    seed: int
-    beside: Sequence[Beside] = ()
-    """Others that share the queue."""
-    loss_rate: float = 0.0
-    """Of packets that are lost at random."""
-    window_bytes: int | None = None
-    """The largest that the receiver advertises, where that held the sender back."""
+HOLD_CHANGE = """\
+[[change]]
+at = "{at_ms} ms"
+"link.back".{layers}
+"""
+CHANGE = """\
+[[change]]
+at = "{at_ms} ms"
+"{key}" = "{bytes} B"
+"""
 
 
 @dataclass(frozen=True)
@@ -138,82 +119,6 @@ def way_of(fitted: LinkFit) -> Way:
     return "up" if fitted.flow["id"] % 2 == 0 else "down"
 
 
-def drawn(fitted: LinkFit, senders: Sequence[str], seed: int, tries: int = 1) -> list[Draw]:
-    """Each draw of the rate with each sender, and with so many buffers from its interval, or several where its end was not seen. The first of
-    several tries has the round trip as it was measured, others what hosts may have held up less."""
-    random = Random(seed)
-    rtt_ms = base_rtt_ms(fitted)
-    links = []
-    for at, rates in enumerate(fitted.draws):
-        # Whether a cure that keeps the queue short meets holds is not known, where only a long queue has them.
-        held = fitted.hold is not None and not (fitted.hold.in_long_queue and at % 2)
-        loss_rate = drawn_loss(fitted.random_loss, random)
-        for sender in senders:
-            for number in range(tries):
-                held_up_ms = min(random.uniform(0, HELD_UP_MS), rtt_ms) if number else 0.0
-                links += [
-                    Draw(
-                        *(
-                            rates,
-                            fitted.slot_s,
-                            rtt_ms - held_up_ms,
-                            fitted.hold if held else None,
-                            size,
-                            sender,
-                        ),
-                        seed=(seed + at) + len(fitted.draws) * number,
-                        beside=fitted.sharing.beside,
-                        loss_rate=loss_rate,
-                        window_bytes=window_of(fitted),
-                    )
-                    for size in buffers(fitted.buffer, random)
-                ]
-    return links
-
-
-def window_of(fitted: LinkFit) -> int | None:
-    """The receive window, where it was full for a part of the time that counts."""
-    flow = fitted.flow
-    full = (flow["share_receive_window"] or 0.0) >= MIN_FULL
-    return flow["rwnd_bytes_max"] if full else None
-
-
-def drawn_loss(loss: RandomLoss | None, random: Random) -> float:
-    """From its distribution, given what was counted (Jeffreys' prior)."""
-    if loss is None:
-        return 0.0
-    return random.betavariate(loss.losses + 0.5, loss.packets - loss.losses + 0.5)
-
-
-def base_rtt_ms(fitted: LinkFit) -> float:
-    """The smallest round trip, without the time that a packet takes on the link: the replay's link adds it."""
-    of_packet_ms = 1000 * PACKET_BITS / fitted.mean_bps[1]
-    known = [
-        *([] if fitted.rtt_ms is None else [fitted.rtt_ms - of_packet_ms]),
-        # A SYN is short.
-        *([] if fitted.flow["initial_rtt_ms"] is None else [fitted.flow["initial_rtt_ms"]]),
-    ]
-    return max(min(known, default=0.0), 0.0)
-
-
-def longest_queue_ms(fitted: LinkFit) -> float:
-    """The longest that was seen."""
-    return fitted.flow["data_queue_ms_max"] or fitted.flow["queue_ms_max"] or 0.0
-
-
-def buffers(buffer: Buffer | None, random: Random) -> list[int]:
-    """Bytes. Where only a lower bound is known, each order of magnitude above it is as likely, up to `UNSEEN`."""
-    if buffer is not None and buffer.bytes is not None and buffer.high_bytes is not None:
-        return [size(buffer.low_bytes, buffer.high_bytes, random.random())]
-    low = MIN_BUFFER_BYTES if buffer is None else buffer.low_bytes
-    return [size(low, UNSEEN * low, (at + random.random()) / STRATA) for at in range(STRATA)]
-
-
-def size(low: float, high: float, share: float) -> int:
-    """Between them by their logarithms."""
-    return max(round(low * math.pow(high / low, share)), MIN_BUFFER_BYTES)
-
-
 def scenario(case: Case, way: Way) -> str:
     """The scenario file."""
     draw, cure = case
@@ -225,7 +130,7 @@ def scenario(case: Case, way: Way) -> str:
             sender=ends[0],
             qdisc=cure.shaper.format(rate=shaped_kbps(rate_bps)) if cure.shaper else '"fq_codel"',
             gate=cure.gate or '"none"',
-            buffer_bytes=draw.buffer_bytes,
+            first_bytes=first_bytes(draw),
         )
     duration_s = draw.slot_s * len(draw.rates_bps)
     # An agent at the receiver limits all that come from one host.
@@ -240,13 +145,16 @@ def scenario(case: Case, way: Way) -> str:
         rates=", ".join(f"{bps / 1000:.1f}" for bps in draw.rates_bps),
         slot_us=round(1e6 * draw.slot_s),
         way_us=round(500 * draw.rtt_ms),
-        queue=cure.queue or f'{{ kind = "droptail", limit = "{draw.buffer_bytes} B" }}',
+        queue=cure.queue or queue_of(draw),
+        at_socket=socket_lines(draw),
+        app=app_line(draw.objects),
         at_sender=f"window = {cure.sender}" if cure.sender else "",
         at_receiver=own,
         device=device,
+        change=change_lines(case, ends[0]) + hold_change(draw.hold),
         hold=hold_line(draw.hold),
-        congestion=cure.congestion or draw.congestion,
-        loss=f"loss = {draw.loss_rate:.6f}" if draw.loss_rate else "",
+        congestion=cure.congestion or draw.sort.congestion,
+        loss=loss_line(draw.loss_rate, draw.loss_burst),
         beside="".join(beside_lines(one, ends, duration_s, at_receiver) for one in draw.beside),
     )
 
@@ -264,13 +172,83 @@ def beside_lines(one: Beside, ends: tuple[str, str], duration_s: float, at_recei
     )
 
 
-def hold_line(hold: Hold | None) -> str:
-    """The layer of the way back."""
-    if hold is None:
+def queue_of(draw: Draw) -> str:
+    """Of the slowest link."""
+    if draw.sort.queue == CODEL:
+        return f'{{ kind = "codel", ecn = {str(draw.marks).lower()} }}'
+    return f'{{ kind = "droptail", limit = "{first_bytes(draw)} B" }}'
+
+
+def first_bytes(draw: Draw) -> int:
+    """Of a buffer that may have had two sizes in time, the first one."""
+    return draw.buffer_bytes if draw.before_bytes is None else draw.before_bytes
+
+
+def change_lines(case: Case, sender: str) -> str:
+    """The later size of the buffer, wherever a cure leaves one."""
+    draw, cure = case
+    if draw.before_bytes is None or cure.queue or draw.sort.queue != DROPTAIL:
         return ""
+    key = (
+        f"device.{sender}.firmware.buffer"
+        if cure.gate or cure.shaper
+        else "link.slowest.queue.limit"
+    )
+    return CHANGE.format(at_ms=round(1000 * draw.changed_s), key=key, bytes=draw.buffer_bytes)
+
+
+def socket_lines(draw: Draw) -> str:
+    """What the capture shows of the sender's socket."""
+    lines = ["ecn = true"] if draw.marks else []
+    if draw.initial_window is not None:
+        lines.append(f"initial_window = {draw.initial_window}")
+    if draw.sort.send_buffer_bytes is not None:
+        lines.append(f'buffer = "{draw.sort.send_buffer_bytes} B"')
+    return "\n".join(lines)
+
+
+def app_line(objects: Sequence[Pause]) -> str:
+    """Requests of the receiver, whose answers are the objects. Each is asked for after the pause behind the one before."""
+    if not objects:
+        return ""
+    sizes = ", ".join(f'"{one.after_bytes} B"' for one in objects)
+    pauses = ", ".join(f'"{round(1000 * one.length_s)} ms"' for one in objects)
+    return f'app = {{ kind = "requests", request = "100 B", response = [{sizes}], think = [{pauses}] }}'
+
+
+def loss_line(rate: float, burst: float | None) -> str:
+    """Random loss; in bursts by Gilbert's model, whose bad state loses all."""
+    if not rate:
+        return ""
+    if burst is None:
+        return f"loss = {rate:.6f}"
+    leave = 1 / burst
+    enter = min(leave * rate / max(1 - rate, leave * rate), 1.0)
+    return f'layers = [{{ kind = "burst_loss", enter = {enter:.6f}, leave = {leave:.6f} }}]'
+
+
+def hold_line(hold: Hold | None) -> str:
+    """The layer of the way back from the beginning on."""
+    return "" if hold is None or begins_later(hold) else layers_of(hold)
+
+
+def begins_later(hold: Hold) -> bool:
+    """Whether ACKs were free for some time at first."""
+    return hold.from_ms > FREE_HOLDS * hold.every_ms
+
+
+def layers_of(hold: Hold) -> str:
+    """Of the way back."""
     every_us = round(1000 * hold.every_ms)
     length_us = round(1000 * min(hold.length_ms, MAX_HELD * hold.every_ms))
     return f'layers = [{{ kind = "outage", every = "{every_us} us", length = "{length_us} us" }}]'
+
+
+def hold_change(hold: Hold | None) -> str:
+    """Where ACKs were free at first."""
+    if hold is None or not begins_later(hold):
+        return ""
+    return HOLD_CHANGE.format(at_ms=round(hold.from_ms - hold.length_ms), layers=layers_of(hold))
 
 
 def replayed(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from unbloat.link.fit import Band
+from unbloat.link.model import Band
 from unbloat.link.text import facts, fine, heading
+from unbloat.prediction.draws import CODEL
 from unbloat.prediction.predict import Predicted, WhatIf
-from unbloat.text.format import NOTHING, ms_text
+from unbloat.text.format import NOTHING, byte_text, ms_text
 from unbloat.text.table import table
 from unbloat.text.terminal import Terminal, plain
 
@@ -31,6 +32,7 @@ def what_if_screen(terminal: Terminal, found: WhatIf) -> None:
     for name, text in (
         *facts(found.fitted),
         ("sender", sender_text(found)),
+        *([("queue", queue_text(found))] if queue_text(found) else []),
         ("check", check_text(found)),
     ):
         terminal.wrapped(text, f"  {name:<11}", " " * 13)
@@ -103,7 +105,17 @@ def sender_text(found: WhatIf) -> str:
     shares = [
         f"{SENDER_NAMES[name]} in {100 * share:.0f} %" for name, share in found.senders.items()
     ]
-    return f"{', '.join(shares)} of the links that explain the capture"
+    full = found.send_buffer_bytes
+    buffer = f"; its socket's buffer of {byte_text(full)} was full" if full else ""
+    return f"{', '.join(shares)} of the links that explain the capture{buffer}"
+
+
+def queue_text(found: WhatIf) -> str:
+    """Whether the queue drops early; nothing where a drop-tail queue explains the capture alone."""
+    share = found.queues.get(CODEL, 0.0)
+    if not share:
+        return ""
+    return f"CoDel-like, so that it drops or marks early, in {100 * share:.0f} % of the links that explain the capture"
 
 
 def check_text(found: WhatIf) -> str:

@@ -28,7 +28,6 @@ use crate::connection::padding::Padding;
 use crate::identity::dedup::Recent;
 use crate::series::output::{Series, SeriesSelection};
 use crate::series::rows::{End, EventKind, Vantage};
-use crate::series::stamps::Stamps;
 use crate::tcp::hosts::Hosts;
 use crate::tcp::state::{Context, Scale, Smoothed};
 use crate::tcp::stream::{Stream, TIMESTAMPS};
@@ -98,6 +97,8 @@ pub(crate) struct Conn {
 pub(crate) struct TableContext<'a> {
     pub series: &'a mut Series,
     pub bin: Duration,
+    /// What a round trip with timestamps stands for at first.
+    pub trips_every: Duration,
     /// Counts the bytes of the link.
     pub hosts: &'a Hosts,
 }
@@ -285,6 +286,7 @@ impl Conn {
             selected: self.selected,
             series: out.series,
             bin: out.bin,
+            trips_every: out.trips_every,
             hosts: out.hosts,
             link: (self.hosts[stream], self.hosts[1 - stream]),
         }
@@ -483,7 +485,7 @@ impl Conn {
                 {
                     // Measured with the wrong vantage.
                     m.rtt = Delays::default();
-                    m.stamps = Stamps::default();
+                    m.stamps.clear();
                     m.loaded_rtt = Delays::default();
                     m.in_flight = Histogram::default();
                     m.in_flight_plain_max = 0;

@@ -21,6 +21,7 @@ use crate::series::directions::Directions;
 use crate::series::evidence::{CaptureFacts, Evidence, Rival};
 use crate::series::output::{Select, Series, SeriesSelection};
 use crate::series::rows::{Connection, Event, Finding, Flow, Sample, Segment};
+use crate::series::stamps::WIDTH;
 use crate::tcp::hosts::Hosts;
 
 /// A closed connection waits this long for late packets, such as a FIN retransmitted after a few back-offs.
@@ -45,6 +46,8 @@ pub struct Options {
     pub segments: Select,
     /// Connections of which the delay of each direction is kept.
     pub directions: Select,
+    /// Round trips with timestamps are kept one per so long at first, 20 ms by default. A fit of the link needs more of them.
+    pub trips_every: Duration,
     /// Maximum number of segment rows per flow; beyond, neighbours are joined.
     pub max_segments: usize,
     /// End of the warm-up. Distributions, shares of time and goodput leave out what was before; counters and series
@@ -64,6 +67,7 @@ impl Default for Options {
             events: Select::None,
             segments: Select::None,
             directions: Select::None,
+            trips_every: WIDTH,
             max_segments: 200_000,
             measured_from: Instant::ZERO,
             until: Instant(u64::MAX),
@@ -233,8 +237,12 @@ impl Analyzer {
         if conn.packets == 0 {
             conn.set_path_min(self.hosts.path_min(conn.addrs[0].0, conn.addrs[1].0));
         }
-        let mut context =
-            TableContext { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
+        let mut context = TableContext {
+            series: &mut self.series,
+            bin: self.options.bin,
+            trips_every: self.options.trips_every,
+            hosts: &self.hosts,
+        };
         match conn.take(s, d, &mut context) {
             SegmentOutcome::Duplicate => self.out.facts.duplicates += 1,
             SegmentOutcome::Closed => self.closing.push_back((s.ip.time, slot, conn.id)),
@@ -461,8 +469,12 @@ impl Analyzer {
         }
         let connection = connection_row(&c);
         c.set_path_min(path);
-        let mut context =
-            TableContext { series: &mut self.series, bin: self.options.bin, hosts: &self.hosts };
+        let mut context = TableContext {
+            series: &mut self.series,
+            bin: self.options.bin,
+            trips_every: self.options.trips_every,
+            hosts: &self.hosts,
+        };
         let (end, initial) = (c.end, c.initial_rtt);
         let rows = [0, 1].map(|stream| {
             let mut cx = c.context(stream, end, &mut context);

@@ -43,7 +43,9 @@
 
 use super::reading::{Values, rate, seconds};
 use super::{Check, Rule, page::page};
-use crate::series::arrivals::{MIN_QUEUED_PACKETS, MIN_QUEUED_S, Step, certain_wait, packet, runs};
+use crate::series::arrivals::{
+    MIN_QUEUED_PACKETS, MIN_QUEUED_S, MIN_WAIT, Step, certain_wait, packet, runs,
+};
 use crate::series::evidence::Evidence;
 use crate::series::rows::{Finding, Severity};
 use units::Instant;
@@ -119,7 +121,7 @@ fn windows(runs: &[Vec<Step>], least_s: f64) -> Vec<f64> {
 fn link(e: &Evidence<'_>) -> Option<Link> {
     let directions = e.directions?;
     let (payload, packet) = packet(e.flow, e.connection.a_addr.to_ip().is_ipv6());
-    let runs = runs(directions, certain_wait(e.flow, directions)?);
+    let runs = runs(directions, certain_wait(e.flow, directions, MIN_WAIT)?);
     let steps = || runs.iter().flatten().copied();
     let (bytes, queued_s) = steps().fold((0.0, 0.0), |(b, s), x| (b + x.bytes, s + x.seconds));
     if queued_s < MIN_QUEUED_S || bytes < MIN_QUEUED_PACKETS * payload {

@@ -32,8 +32,9 @@
 //! ## Evidence
 //!
 //! `limit`, `losses` (moments of 20 ms with a loss), `buffer_bytes`, `buffer_bytes_low`, `buffer_bytes_high`, `buffer_ms`,
-//! `buffer_ms_low`, `buffer_ms_high`, `buffer_packets` (of full size), `buffer_bytes_before` and `changed_s` (into the
-//! transfer) where it had two sizes. Of a lower bound: `buffer_bytes_low` and `buffer_ms_low`.
+//! `buffer_ms_low`, `buffer_ms_high`, `buffer_packets` (of full size). Where it had two sizes: `buffer_bytes_before`, the
+//! last moment that shows this one (`before_until_s`), and the first that shows the other one (`changed_s`), both into the
+//! transfer. Of a lower bound: `buffer_bytes_low` and `buffer_ms_low`.
 //!
 //! ## What cures it
 //!
@@ -229,8 +230,10 @@ fn check(e: &Evidence<'_>) -> Option<Finding> {
 
 /// The earlier one of two sizes.
 fn before_it(e: &Evidence<'_>, lost: &[Queue], changed: Instant, v: &mut Values) -> Option<String> {
-    let before = median(lost, BYTES)?;
-    v.number("buffer_bytes_before", before).number("changed_s", seconds_into(e, changed));
+    let (before, until) = (median(lost, BYTES)?, lost.last()?.at);
+    v.number("buffer_bytes_before", before)
+        .number("before_until_s", seconds_into(e, until))
+        .number("changed_s", seconds_into(e, changed));
     Some(format!(" Before {} it held {}.", clock(e, changed), bytes(before)))
 }
 
@@ -287,7 +290,7 @@ fn found(e: &Evidence<'_>, (from, to): (Instant, Instant), mut v: Values, text: 
 mod tests {
     use super::super::testing::{Case, at};
     use super::*;
-    use crate::series::directions::{Directions, Waits};
+    use crate::series::directions::{Directions, Loss, Waits};
 
     /// A transfer of 12 s at a rate (Mbit/s of IP packets by second) whose queue has these bytes, lost at these seconds.
     fn case(
@@ -328,7 +331,7 @@ mod tests {
             };
             waits.push(w);
             if lost(second) {
-                losses.push(w);
+                losses.push(Loss { beside: w, segments: 1 });
             }
         }
         let (tick, width) = (Duration::from_millis(1), Duration::from_millis(20));
@@ -375,6 +378,8 @@ mod tests {
         assert!((f.number("buffer_bytes") / 1e5 - 1.0).abs() < 0.05, "{}", f.text);
         assert!((f.number("buffer_bytes_before") / 3e5 - 1.0).abs() < 0.03, "{}", f.text);
         assert!((f.number("changed_s") - 7.92).abs() < 0.05, "{}", f.text);
+        let until = f.number("before_until_s");
+        assert!(until < f.number("changed_s") && until > 4.0, "{until}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::series::rows::Flow;
 
 /// Wait from which a queue certainly stood: hosts hold packets up for a few milliseconds, and a tick is unknown at each
 /// end of a wait and in the base.
-const MIN_WAIT: Duration = Duration::from_millis(8);
+pub const MIN_WAIT: Duration = Duration::from_millis(8);
 const MIN_WAIT_TICKS: u64 = 3;
 /// A queue of one packet is that in service.
 const MIN_WAIT_PACKETS: f64 = 2.0;
@@ -41,12 +41,12 @@ pub struct Step {
     pub bytes: f64,
 }
 
-/// The least wait with which a queue certainly stood; `None` without a goodput.
-pub fn certain_wait(flow: &Flow, directions: &Directions) -> Option<Duration> {
+/// The least wait with which a queue certainly stood, `least` or more; `None` without a goodput.
+pub fn certain_wait(flow: &Flow, directions: &Directions, least: Duration) -> Option<Duration> {
     let goodput = flow.goodput?.0 as f64 / 8.0;
     let packet_s = f64::from(flow.mss.max(1)) / goodput.max(1.0);
     let packets = Duration((MIN_WAIT_PACKETS * packet_s * 1e9) as u64);
-    Some(MIN_WAIT.max(directions.tick * MIN_WAIT_TICKS).max(packets))
+    Some(least.max(directions.tick * MIN_WAIT_TICKS).max(packets))
 }
 
 /// The shortest time that shows a rate.

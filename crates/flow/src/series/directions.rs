@@ -67,6 +67,15 @@ impl Waits {
     }
 }
 
+/// A moment in which segments were lost.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Loss {
+    /// A segment beside them.
+    pub beside: Waits,
+    /// How many were lost.
+    pub segments: u64,
+}
+
 /// Both directions of one flow.
 #[derive(Clone, Debug)]
 pub struct Directions {
@@ -76,8 +85,8 @@ pub struct Directions {
     pub width: Duration,
     /// In the order of time.
     pub waits: Vec<Waits>,
-    /// Those of a segment beside each loss, one per 20 ms in which segments were lost.
-    pub losses: Vec<Waits>,
+    /// One per 20 ms in which segments were lost.
+    pub losses: Vec<Loss>,
 }
 
 impl Directions {
@@ -196,21 +205,25 @@ impl Directions {
 
 /// The waits of the segment that was sent before or after each loss, or at the receiver arrived so: of the one that waited
 /// longer. The burst that filled a queue has ended for one of the two.
-fn beside(losses: &Losses, waits: &[Waits], width: Duration, at_sender: bool) -> Vec<Waits> {
+fn beside(losses: &Losses, waits: &[Waits], width: Duration, at_sender: bool) -> Vec<Loss> {
     let key = |w: &Waits| if at_sender { w.sent } else { w.arrived };
     let mut sorted = waits.to_vec();
     sorted.sort_by_key(|w| (key(w), w.data));
     let far = |w: &Waits, at: Instant| key(w).0.abs_diff(at.0);
     let near = NEAR_LOSS.max(width * 2).0;
-    let longer = |at: &Instant| {
+    let longer = |&(at, segments): &(Instant, u64)| {
         // At the sender the burst that was cut has the time of the loss; at the receiver it is that of the segment behind.
-        let i = sorted.partition_point(|w| key(w) < *at || at_sender && key(w) == *at);
+        let i = sorted.partition_point(|w| key(w) < at || at_sender && key(w) == at);
         let around = sorted.get(i.saturating_sub(1)..(i + 1).min(sorted.len()))?;
-        let near = around.iter().filter(|w| far(w, *at) <= near);
-        near.copied().max_by_key(|w| w.data)
+        let near = around.iter().filter(|w| far(w, at) <= near);
+        near.copied().max_by_key(|w| w.data).map(|beside| Loss { beside, segments })
     };
-    let mut found: Vec<Waits> = losses.moments().iter().filter_map(longer).collect();
-    found.dedup();
+    let mut found: Vec<Loss> = losses.moments().iter().filter_map(longer).collect();
+    found.dedup_by(|later, before| {
+        let same = later.beside == before.beside;
+        before.segments += if same { later.segments } else { 0 };
+        same
+    });
     found
 }
 
@@ -305,6 +318,7 @@ fn points(all: impl Iterator<Item = Point>) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::series::stamps::WIDTH;
 
     /// A path of 40 ms, and what both directions added at some second.
     struct Path<'a> {
@@ -342,7 +356,7 @@ mod tests {
 
     impl Path<'_> {
         fn stamps(&self) -> Stamps {
-            let mut stamps = Stamps::default();
+            let mut stamps = Stamps::new(WIDTH);
             for i in 0..SECONDS * 200 {
                 let sent = START + i as f64 / 200.0;
                 let there = sent + (20.0 + (self.data_ms)(sent)) / 1e3;
@@ -450,7 +464,7 @@ mod tests {
         let none_of = |path: Path<'_>| split(&path.stamps(), true).is_none();
         assert!(none_of(Path { clock: &|_| 0.0, ..PLAIN }), "no timestamps");
         assert!(none_of(Path { tick_ms: 3.333, ..PLAIN }), "300 Hz");
-        assert!(split(&Stamps::default(), true).is_none());
+        assert!(split(&Stamps::new(WIDTH), true).is_none());
         // Runs too fast by a tenth: near a resolution, and no clock of a host.
         let fast = |at: f64| START + (at - START) * 1.1;
         assert!(none_of(Path { clock: &fast, ..PLAIN }));

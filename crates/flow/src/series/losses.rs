@@ -1,8 +1,8 @@
 //! When segments were lost that their sender sent again.
 //!
 //! signal: retransmissions that duplicate ACKs or SACK caused, of data that had not arrived · model: none; timeouts are
-//! left out, since what follows one repeats what had arrived as well · action: the moments, one per 20 ms, for the
-//! queue that stood at them (`directions`).
+//! left out, since what follows one repeats what had arrived as well · action: the moments, one per 20 ms, and how many
+//! segments were lost in each, for the queue that stood at them (`directions`).
 
 use units::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const MAX_LOSSES: usize = 2048;
 /// Moments of losses of one flow, in the order in which they were found.
 #[derive(Clone, Debug)]
 pub(crate) struct Losses {
-    at: Vec<Instant>,
+    at: Vec<(Instant, u64)>,
     width: Duration,
 }
 
@@ -25,28 +25,27 @@ impl Default for Losses {
 }
 
 impl Losses {
-    /// A segment was lost: at the sender at the time of its copy, at the receiver at that of the segment behind it.
+    /// Segments were lost: at the sender at the time of their copy, at the receiver at that of the segment behind them.
     #[inline(never)]
-    pub fn add(&mut self, at: Instant) {
-        if self.is_new(at) {
-            self.at.push(at);
-        }
+    pub fn add(&mut self, at: Instant, segments: u64) {
+        self.push(at, segments);
         if self.at.len() > MAX_LOSSES {
             self.width = self.width * 2;
-            for at in std::mem::take(&mut self.at) {
-                if self.is_new(at) {
-                    self.at.push(at);
-                }
+            for (at, segments) in std::mem::take(&mut self.at) {
+                self.push(at, segments);
             }
         }
     }
 
-    fn is_new(&self, at: Instant) -> bool {
-        self.at.last().is_none_or(|last| at.0.abs_diff(last.0) >= self.width.0)
+    fn push(&mut self, at: Instant, segments: u64) {
+        match self.at.last_mut() {
+            Some(last) if at.0.abs_diff(last.0.0) < self.width.0 => last.1 += segments,
+            _ => self.at.push((at, segments)),
+        }
     }
 
-    /// The moments.
-    pub fn moments(&self) -> &[Instant] {
+    /// The moments, and the segments that were lost in each.
+    pub fn moments(&self) -> &[(Instant, u64)] {
         &self.at
     }
 }
@@ -63,18 +62,20 @@ mod tests {
     fn losses_within_20_ms_are_one_moment() {
         let mut losses = Losses::default();
         for at in [100, 101, 119, 120, 500, 490, 300] {
-            losses.add(ms(at));
+            losses.add(ms(at), 1);
         }
-        assert_eq!(losses.moments(), [100, 120, 500, 300].map(ms));
+        let found = [(100, 3), (120, 1), (500, 2), (300, 1)];
+        assert_eq!(losses.moments(), found.map(|(at, segments)| (ms(at), segments)));
     }
 
     #[test]
     fn a_day_of_losses_stays_bounded_and_keeps_its_beginning_and_its_end() {
         let mut losses = Losses::default();
-        (0..864_000).for_each(|i| losses.add(ms(i * 100)));
+        (0..864_000).for_each(|i| losses.add(ms(i * 100), 1));
         let found = losses.moments();
         assert!(found.len() <= MAX_LOSSES && found.len() > MAX_LOSSES / 4, "{}", found.len());
-        assert_eq!(found.first(), Some(&ms(0)));
-        assert!(found.last().is_some_and(|last| last.0 > ms(86_300_000).0));
+        assert_eq!(found.first().map(|first| first.0), Some(ms(0)));
+        assert!(found.last().is_some_and(|last| last.0.0 > ms(86_300_000).0));
+        assert_eq!(found.iter().map(|one| one.1).sum::<u64>(), 864_000);
     }
 }

@@ -12,9 +12,10 @@
 use units::{Duration, Instant};
 
 /// Time for which one round trip stands at first: a queue of a bloated link grows by a few milliseconds in it.
-const WIDTH: Duration = Duration::from_millis(20);
-/// Round trips stored for one flow, 160 KB: 41 to 82 s at 20 ms each. Beyond, the time for which one stands doubles.
-pub(crate) const MAX_TRIPS: usize = 4096;
+pub(crate) const WIDTH: Duration = Duration::from_millis(20);
+/// Round trips stored for one flow, 160 KB: 41 to 82 s at 20 ms each. Beyond, the time for which one stands doubles. Where one
+/// stands for less from the beginning on, the same time is stored, in more of them.
+const MAX_TRIPS: usize = 4096;
 
 /// One round trip: out from the capture, and back to it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct Trip {
 #[derive(Clone, Debug)]
 pub(crate) struct Stamps {
     trips: Vec<Trip>,
+    /// At first, and now.
+    finest: Duration,
     width: Duration,
     /// TSval of the newest trip, and its ticks; that trip may be gone.
     last: Option<(u32, i64)>,
@@ -42,13 +45,24 @@ pub(crate) struct Stamps {
     next: (Instant, i64),
 }
 
-impl Default for Stamps {
-    fn default() -> Stamps {
-        Stamps { trips: Vec::new(), width: WIDTH, last: None, next: (Instant::ZERO, i64::MIN) }
-    }
-}
-
 impl Stamps {
+    /// Each trip stands for at least so long.
+    pub fn new(width: Duration) -> Stamps {
+        Stamps {
+            trips: Vec::new(),
+            finest: width,
+            width,
+            last: None,
+            next: (Instant::ZERO, i64::MIN),
+        }
+    }
+
+    /// Forgets all trips.
+    #[cold]
+    pub fn clear(&mut self) {
+        *self = Stamps::new(self.finest);
+    }
+
     /// Ticks of a TSval since that of the first trip. Half of its range in a step is a clock that went back, or a
     /// middlebox: both are found later.
     #[inline]
@@ -70,19 +84,24 @@ impl Stamps {
     #[inline(never)]
     pub fn add(&mut self, trip: Trip, stamp: u32) {
         let trip = Trip { ticks: self.ticks(stamp), ..trip };
-        if self.begins_time(&trip) {
-            self.trips.push(trip);
-        } else if let Some(last) = self.trips.last_mut()
-            && last.delayed
-            && !trip.delayed
-            && trip.out >= last.out
-        {
-            *last = trip;
-        } else {
-            return;
+        let begins = self.begins_time(&trip);
+        // Where a trip stands for less than usual, a delayed ACK still gives way to others of the usual time.
+        let near = |last: &Trip| self.width < WIDTH && trip.out.since(last.out) < WIDTH;
+        match self.trips.last_mut() {
+            Some(last)
+                if last.delayed
+                    && !trip.delayed
+                    && trip.out >= last.out
+                    && (!begins || near(last)) =>
+            {
+                *last = trip;
+            }
+            Some(last) if !begins || trip.delayed && near(last) => return,
+            _ => self.trips.push(trip),
         }
         self.last = Some((stamp, trip.ticks));
-        if self.trips.len() > MAX_TRIPS {
+        let ratio = (WIDTH.0 / self.finest.0.max(1)).max(1) as usize;
+        if self.trips.len() > MAX_TRIPS * ratio {
             self.thin_out();
         }
     }
@@ -134,7 +153,7 @@ mod tests {
 
     #[test]
     fn one_trip_stands_for_20_ms_and_a_delayed_ack_gives_way() {
-        let mut stamps = Stamps::default();
+        let mut stamps = Stamps::new(WIDTH);
         for (out, delayed) in [(0, true), (3, false), (5, false), (20, false), (21, false)] {
             if stamps.wants(Instant(out * 1_000_000), 7) {
                 stamps.add(trip(out, delayed), 7);
@@ -147,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_day_of_trips_stays_bounded_and_even() {
-        let mut stamps = Stamps::default();
+        let mut stamps = Stamps::new(WIDTH);
         for i in 0..86_400_u64 {
             stamps.add(trip(i * 1_000, false), (i * 1_000) as u32);
         }
@@ -160,7 +179,7 @@ mod tests {
 
     #[test]
     fn of_segments_sent_at_once_one_stands_for_20_ms_of_the_receivers_clock() {
-        let mut stamps = Stamps::default();
+        let mut stamps = Stamps::new(WIDTH);
         let mut wanted = 0;
         for i in 0..3_000_u64 {
             // 500 segments a second leave together, and arrive 2 ms apart.
@@ -176,7 +195,7 @@ mod tests {
 
     #[test]
     fn ticks_go_on_where_tsval_wraps() {
-        let mut stamps = Stamps::default();
+        let mut stamps = Stamps::new(WIDTH);
         stamps.add(trip(0, false), u32::MAX - 5);
         stamps.add(trip(40, false), 34);
         assert_eq!(stamps.trips().0[1].ticks, 40);

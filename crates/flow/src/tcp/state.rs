@@ -28,6 +28,8 @@ pub(crate) struct Context<'a> {
     pub selected: SeriesSelection,
     pub series: &'a mut Series,
     pub bin: Duration,
+    /// What a round trip with timestamps stands for at first.
+    pub trips_every: Duration,
     pub hosts: &'a Hosts,
     /// Rows of this stream's sender and receiver in the host table.
     pub link: (u32, u32),
@@ -225,7 +227,7 @@ impl Measured {
             room_since: now,
             in_flight: Histogram::default(),
             rtt: Delays::default(),
-            stamps: Stamps::default(),
+            stamps: Stamps::new(cx.trips_every),
             losses: Losses::default(),
             delayed_acks: DelayedAcks::default(),
             window_probe: None,
@@ -292,7 +294,7 @@ impl Measured {
     #[inline(never)]
     pub fn measure_from(&mut self, from: Instant, before: Bytes) {
         self.rtt = Delays::default();
-        self.stamps = Stamps::default();
+        self.stamps.clear();
         self.losses = Losses::default();
         self.loaded_rtt = Delays::default();
         self.window_rtt = Histogram::default();

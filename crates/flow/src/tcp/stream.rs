@@ -487,7 +487,7 @@ impl Stream {
             && !arrived
             && let Some(at) = lost
         {
-            m.losses.add(at);
+            m.losses.add(at, n);
         }
         let overtaken = cause == Cause::Fast && evidence;
         m.spurious.sent((start, end), self.full_segment(), tsval, arrived, overtaken);

@@ -5,12 +5,15 @@ use settings::{Item, Key, Problem, Result, Section, Tree, plain, unknown_name, w
 use units::{Bytes, Rate};
 
 use super::profile;
-use crate::keys::{self, APPS, SIZE_RANGE};
+use crate::keys::{self, APPS, SIZE_RANGE, THINK_RANGE};
 use crate::types::{App, JitterBuffer, Page};
 
 /// Largest number of objects of a page, and of rates of a ladder.
 const MAX_OBJECTS: u64 = 1_000;
 const MAX_RATES: u64 = 100;
+/// Largest number of responses of different size: those of an hour, one every three seconds and more.
+const MAX_TURNS: u64 = 1_000;
+
 /// `app = "web"` or `app = { kind = "web", … }`.
 pub(super) fn read(flow: &Section<'_>) -> Result<App> {
     let path = flow.full("app");
@@ -46,8 +49,11 @@ pub(super) fn read(flow: &Section<'_>) -> Result<App> {
         }
         "requests" => {
             let s = section(&[keys::REQUESTS])?;
-            let (request, response) = (s.bytes("request")?, s.bytes("response")?);
-            App::Requests { request, response, think: s.duration("think")? }
+            App::Requests {
+                request: s.bytes("request")?,
+                responses: by_turns(&s, "response", SIZE_RANGE)?,
+                thinks: by_turns(&s, "think", THINK_RANGE)?,
+            }
         }
         "rate-profile" => {
             let (rates, slot) = profile::read(&section(&[keys::PROFILE])?)?;
@@ -98,6 +104,15 @@ fn jitter_buffer(section: &Section<'_>) -> Result<JitterBuffer> {
         }
         _ => Ok(JitterBuffer::Adaptive { least: section.duration("jitter_min")? }),
     }
+}
+
+/// One value, or a list of them that is gone through again and again.
+fn by_turns<T: algo::Setting>(
+    section: &Section<'_>,
+    key: &str,
+    range: (&'static str, &'static str),
+) -> Result<Vec<T>> {
+    if section.has(key) { section.list(key, range, MAX_TURNS) } else { Ok(section.defaults(key)) }
 }
 
 /// A list of sizes, or so many of one size.

@@ -83,8 +83,8 @@ impl App {
             Kind::Bulk => App::Bulk(file::Bulk::default()),
             Kind::File { bytes, every } => App::File(file::File::new(*bytes, *every)),
             Kind::Rates { rates, slot } => App::Rates(file::Rates::new(rates.clone(), *slot)),
-            Kind::Requests { request, response, think } => {
-                App::Requests(requests::Requests::new(*request, *response, *think))
+            Kind::Requests { request, responses, thinks } => {
+                App::Requests(requests::Requests::new(*request, responses, thinks))
             }
             Kind::Web(page) => App::Web(web::Web::new(page)),
             Kind::Video { ladder, segment, start_buffer, max_buffer, safety } => App::Video(

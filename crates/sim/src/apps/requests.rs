@@ -1,5 +1,5 @@
 //! Requests one after another on one connection: the client waits for the whole response, pauses,
-//! and sends the next request.
+//! and sends the next request. Sizes of responses and pauses may differ by turns.
 
 use units::{Bytes, Duration, Instant};
 
@@ -8,8 +8,11 @@ use super::{Command, Commands, ms};
 /// A client that sends one request at a time, and the server that answers.
 pub struct Requests {
     request: u64,
-    response: u64,
-    think: Duration,
+    /// Neither list is empty.
+    responses: Vec<u64>,
+    thinks: Vec<Duration>,
+    answered: usize,
+    received: usize,
     connection: Option<u32>,
     request_sent_at: Instant,
     server_bytes: u64,
@@ -18,11 +21,13 @@ pub struct Requests {
 }
 
 impl Requests {
-    pub fn new(request: Bytes, response: Bytes, think: Duration) -> Requests {
+    pub fn new(request: Bytes, responses: &[Bytes], thinks: &[Duration]) -> Requests {
         Requests {
             request: request.0.max(1),
-            response: response.0.max(1),
-            think,
+            responses: responses.iter().map(|bytes| bytes.0.max(1)).collect(),
+            thinks: thinks.to_vec(),
+            answered: 0,
+            received: 0,
             connection: None,
             request_sent_at: Instant::ZERO,
             server_bytes: 0,
@@ -58,18 +63,24 @@ impl Requests {
             self.server_bytes += bytes;
             while self.server_bytes >= self.request {
                 self.server_bytes -= self.request;
-                out.push(Command::Write { connection, up: false, bytes: self.response });
+                let bytes = self.responses[self.answered % self.responses.len()];
+                self.answered += 1;
+                out.push(Command::Write { connection, up: false, bytes });
             }
             return;
         }
         self.client_bytes += bytes;
-        if self.awaiting && self.client_bytes >= self.response {
+        if self.awaiting
+            && self.client_bytes >= self.responses[self.received % self.responses.len()]
+        {
+            let think = self.thinks[self.received % self.thinks.len()];
+            self.received += 1;
             self.awaiting = false;
             out.push(Command::Report {
                 kind: "response_ms",
                 value: ms(now.since(self.request_sent_at)),
             });
-            out.push(Command::Wake(now + self.think));
+            out.push(Command::Wake(now + think));
         }
     }
 
@@ -88,7 +99,7 @@ mod tests {
     #[test]
     fn a_response_is_timed_from_its_request_and_the_next_one_waits_for_the_pause() {
         let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
-        let mut app = Requests::new(Bytes(100), Bytes(3_000), Duration::from_millis(50));
+        let mut app = Requests::new(Bytes(100), &[Bytes(3_000)], &[Duration::from_millis(50)]);
         let mut out = Commands::new();
         app.on_opened(at(10), 7, &mut out);
         app.on_received(at(20), 7, true, 60, &mut out);

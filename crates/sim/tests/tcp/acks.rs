@@ -33,8 +33,8 @@ fn a_lone_segment_is_acknowledged_after_the_delay() {
     let mut s = made::path(10.0, ms(40), 1_000, 3);
     s.flows[0].app = scenario::App::Requests {
         request: units::Bytes(300),
-        response: units::Bytes(900),
-        think: ms(100),
+        responses: vec![units::Bytes(900)],
+        thinks: vec![ms(100)],
     };
     s.flows[0].receiver.ack_delay = ms(30);
     let seen = made::segments(&s, RECEIVER);

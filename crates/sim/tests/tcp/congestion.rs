@@ -153,8 +153,8 @@ fn idleness_brings_the_initial_window_back() {
         s.flows[0].sender.slow_start_after_idle = restart;
         s.flows[0].app = scenario::App::Requests {
             request: Bytes(300),
-            response: Bytes(200 * MSS),
-            think: ms(1_000),
+            responses: vec![Bytes(200 * MSS)],
+            thinks: vec![ms(1_000)],
         };
         let seen = made::payloads(&made::segments(&s, made::SENDER));
         let data: Vec<_> = seen.iter().filter(|p| p.payload > 300).collect();

@@ -42,6 +42,8 @@ class End:
         self.app: dict[str, Any] = self.flow["app"]
         self.kind: str = self.app["kind"]
         self.streams: list[Stream] = []
+        # Responses so far.
+        self._turn = 0
         self.stopped = False
         self._warmup_s = warmup_s
         self._started_ns = 0
@@ -231,11 +233,18 @@ class End:
             asked = max(self.app["request_bytes"], 1)
             while stream.got >= asked and not self.stopped:
                 stream.got -= asked
-                stream.write(max(self.app["response_bytes"], 1))
-        elif stream.got >= max(self.app["response_bytes"], 1):
+                stream.write(self._by_turns("responses_bytes"))
+                self._turn += 1
+        elif stream.got >= self._by_turns("responses_bytes"):
             stream.got = 0
             self.record("response_ms", stream.asked_ns)
-            self.loop.at(now_ns() + round(self.app["think_s"] * 1e9), lambda: self._ask(stream))
+            think_ns = round(self._by_turns("thinks_s") * 1e9)
+            self._turn += 1
+            self.loop.at(now_ns() + think_ns, lambda: self._ask(stream))
+
+    def _by_turns(self, name: str) -> Any:
+        values = self.app[name]
+        return values[self._turn % len(values)]
 
     def _next_file(self) -> None:
         if self.spec["opens"] and self.app["every_s"] is not None and not self.stopped:
