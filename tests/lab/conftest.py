@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def machine() -> None:
     """Root, TUN devices and the lab's programs."""
     require("root", "tun", "unbloat-emu", "ip", "nsenter", "tcpdump", "setpriv", "ss")

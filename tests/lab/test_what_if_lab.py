@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from requirements import ROOT, require
+from requirements import ROOT
 
 sys.path.insert(0, str(ROOT))
 
@@ -35,8 +35,6 @@ to = "server"
 FULL_MS = 200.0
 
 
-# What a run of the lab without an agent needs.
-LAB = ("root", "tun", "unbloat-emu", "ip", "nsenter", "tcpdump", "setpriv", "ss")
 # Objects, the pause behind each, and a buffer that grows between two of them.
 SIZES, PAUSES_S, GREW_S = (2_500_000, 2_500_000, 2_500_000), (0.8, 1.2), 4.0
 SMALL_BYTES, LARGE_BYTES = 50_000, 200_000
@@ -111,9 +109,8 @@ def test_objects_pauses_and_two_sizes_of_a_buffer_are_found_in_a_kernels_transfe
 
 
 @pytest.fixture(scope="module")
-def changing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def changing(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the captures of both ends."""
-    require(*LAB)
     folder = tmp_path_factory.mktemp("changing")
     scenario = folder / "changing.toml"
     scenario.write_text(CHANGING)

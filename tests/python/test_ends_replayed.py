@@ -91,7 +91,7 @@ def test_objects_and_pauses_of_an_application_are_replayed(tmp_path: Path, end: 
     begins = [0, *(pause.after_bytes for pause in pauses)]
     sizes = [end - begin for begin, end in itertools.pairwise(begins)]
     assert sizes[:5] == [1_500_000, 600_000, 3_000_000, 1_500_000, 600_000]
-    assert found.links[0].objects[0].after_bytes == 1_500_000
+    assert found.links[0].objects[0].bytes == 1_500_000
     bbr, fq_codel = found.cures
     holds(bbr, scenario, "flow.upload.congestion", "bbr")
     holds(fq_codel, scenario, "link.up.queue", "fq_codel")

@@ -48,6 +48,8 @@ MIN_BESIDE = 0.05
 APART, MIN_APART_MS, MIN_APART_TRIPS = 0.25, 20.0, 20
 
 Progress = Callable[[int, int], None]
+Ends = Callable[[int], tuple[str, str, float]]
+"""Sender, receiver and begin of the connection, by the id of a flow."""
 
 
 def fit(
@@ -74,7 +76,8 @@ def fit(
     check_readable(name)
     run = analyze(name)
     flow = run.flow(chosen(run, connection))
-    others = beside(run, flow)
+    ends = ends_of(run)
+    others = beside(run, flow, ends)
     try:
         found: dict[str, Any] = _native.fit_rate(
             [name],
@@ -107,7 +110,7 @@ def fit(
             found["filled"],
             [beside_of(run, other, found["from_s"]) for other in others if found["shared"]],
         ),
-        apart=apart(run, flow),
+        apart=apart(run, flow, ends),
         random_loss=random_loss_of(found, flow),
         hold=found["hold_ms"] and Hold(*found["hold_ms"]),
         loss_moments=len(found["at_losses"]),
@@ -129,7 +132,7 @@ def chosen(run: Run, connection: str | int | None) -> int:
     return int(max(flows, key=lambda flow: flow["payload_bytes"] or 0)["id"])
 
 
-def ends_of(run: Run) -> Callable[[int], tuple[str, str, float]]:
+def ends_of(run: Run) -> Ends:
     """Sender and receiver of a flow of TCP, and when its connection begins."""
     wanted = ["id", "proto", "a_addr", "b_addr", "start_s"]
     hosts = {
@@ -145,9 +148,8 @@ def ends_of(run: Run) -> Callable[[int], tuple[str, str, float]]:
     return ends
 
 
-def beside(run: Run, flow: Row) -> list[Row]:
+def beside(run: Run, flow: Row, ends: Ends) -> list[Row]:
     """Other flows from the same host or to the same host, which may share the queue."""
-    ends = ends_of(run)
     sender, receiver, _ = ends(flow["id"])
     return [
         other
@@ -158,13 +160,12 @@ def beside(run: Run, flow: Row) -> list[Row]:
     ]
 
 
-def apart(run: Run, flow: Row) -> list[int]:
+def apart(run: Run, flow: Row, ends: Ends) -> list[int]:
     """Flows between the same hosts, during this one, that wait much less: there is a queue per flow (RFC 8290 section 1)."""
     median_ms = flow["data_queue_ms_p50"] or 0.0
     if median_ms < MIN_APART_MS:
         return []
     wanted = ("rtt_ms_count", "rtt_ms_p95", "rtt_ms_min", "active_s")
-    ends = ends_of(run)
     sender, receiver, start_s = ends(flow["id"])
     end_s = start_s + flow["active_s"]
 

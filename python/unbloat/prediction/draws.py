@@ -61,6 +61,15 @@ class Sort:
 
 
 @dataclass(frozen=True)
+class Object:
+    """What the application sends without a pause."""
+
+    bytes: int
+    pause_s: float
+    """Behind it."""
+
+
+@dataclass(frozen=True)
 class Draw:
     """One of the links that explain the capture."""
 
@@ -82,8 +91,8 @@ class Draw:
     """The largest that the receiver advertises, where that held the sender back."""
     initial_window: int | None = None
     """Segments before the first ACK, where the capture shows them."""
-    objects: Sequence[Pause] = ()
-    """Where the sender had nothing to send: bytes of each object, and the pause behind it."""
+    objects: Sequence[Object] = ()
+    """Of the application; none where the sender always had something to send."""
     before_bytes: int | None = None
     """What the buffer held until `changed_s`, where it had two sizes in time."""
     changed_s: float = 0.0
@@ -173,17 +182,19 @@ def earlier(buffer: Buffer | None, random: Random) -> Earlier:
     }
 
 
-def objects(fitted: LinkFit) -> list[Pause]:
-    """Of each object its bytes, and the pause behind it; none where the sender always had something to send."""
+def objects(fitted: LinkFit) -> list[Object]:
+    """None where the sender always had something to send."""
     pauses = fitted.pauses
+    if not pauses:
+        return []
     if len(pauses) >= MAX_OBJECTS:
         shortest = sorted(one.length_s for one in pauses)[len(pauses) - MAX_OBJECTS]
         pauses = [one for one in pauses if one.length_s > shortest]
     begins = [0, *(one.after_bytes for one in pauses)]
-    ends = [*pauses, Pause(fitted.flow["bytes"], OVER_S)] if pauses else []
+    ends = [*pauses, Pause(fitted.flow["bytes"], OVER_S)]
     return [
-        Pause(one.after_bytes - begin, one.length_s)
-        for begin, one in zip(begins, ends, strict=False)
+        Object(one.after_bytes - begin, one.length_s)
+        for begin, one in zip(begins, ends, strict=True)
         if one.after_bytes > begin
     ]
 

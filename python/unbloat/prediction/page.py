@@ -20,11 +20,10 @@ from unbloat.prediction.text import (
     NOTE,
     TITLES,
     best_text,
-    check_text,
+    explained,
     lab_notes,
     lab_rows,
     row,
-    sender_text,
 )
 from unbloat.report.write import ReportInfo, render, save
 from unbloat.version import __version__
@@ -48,11 +47,7 @@ def write_what_if_page(found: WhatIf, path: Path) -> ReportInfo:
         drawing=Markup(cures_svg(found)),
         titles=(*TITLES, "command"),
         rows=[(*row(one), one.cure.installed(found.rate_bps)) for one in every],
-        parameters=[
-            ("sender", sender_text(found)),
-            ("check", check_text(found)),
-            *facts(fitted),
-        ],
+        parameters=[*explained(found), *facts(fitted)],
         lab_titles=LAB_TITLES,
         lab_rows=lab_rows(found),
         lab_title=LAB_TITLE,

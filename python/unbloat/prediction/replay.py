@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from unbloat.errors import ScenarioError, TraceMissing, UnbloatError
-from unbloat.link.model import Beside, Hold, LinkFit, Pause
+from unbloat.link.model import Beside, Hold, LinkFit
 from unbloat.prediction.cures import Cure, Way, shaped_kbps
-from unbloat.prediction.draws import CODEL, DROPTAIL, Draw
+from unbloat.prediction.draws import CODEL, DROPTAIL, Draw, Object
 from unbloat.run.figures import Figures
 from unbloat.scenario.run_jobs import run_all
 from unbloat.scenario.simulate import RunOptions, finished, prepared
@@ -207,12 +207,12 @@ def socket_lines(draw: Draw) -> str:
     return "\n".join(lines)
 
 
-def app_line(objects: Sequence[Pause]) -> str:
+def app_line(objects: Sequence[Object]) -> str:
     """Requests of the receiver, whose answers are the objects. Each is asked for after the pause behind the one before."""
     if not objects:
         return ""
-    sizes = ", ".join(f'"{one.after_bytes} B"' for one in objects)
-    pauses = ", ".join(f'"{round(1000 * one.length_s)} ms"' for one in objects)
+    sizes = ", ".join(f'"{one.bytes} B"' for one in objects)
+    pauses = ", ".join(f'"{round(1000 * one.pause_s)} ms"' for one in objects)
     return f'app = {{ kind = "requests", request = "100 B", response = [{sizes}], think = [{pauses}] }}'
 
 

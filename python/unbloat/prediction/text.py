@@ -29,12 +29,7 @@ SENDER_NAMES = {
 def what_if_screen(terminal: Terminal, found: WhatIf) -> None:
     """The answer."""
     terminal.line(terminal.style(plain(heading(found.fitted)), "bold"))
-    for name, text in (
-        *facts(found.fitted),
-        ("sender", sender_text(found)),
-        *([("queue", queue_text(found))] if queue_text(found) else []),
-        ("check", check_text(found)),
-    ):
+    for name, text in (*facts(found.fitted), *explained(found)):
         terminal.wrapped(text, f"  {name:<11}", " " * 13)
     terminal.line()
     table(terminal, TITLES, [row(one) for one in (found.as_it_was, *found.cures)])
@@ -98,6 +93,16 @@ def lab_notes(found: WhatIf) -> list[str]:
     """What the columns are, and why a cure has none."""
     whys = [f"{name} has no run: {ran}" for name, ran in found.lab.items() if isinstance(ran, str)]
     return [LAB_NOTE, *whys]
+
+
+def explained(found: WhatIf) -> list[tuple[str, str]]:
+    """Name and sentence of what replays show: the sender, a queue that drops early, and the check."""
+    queue = queue_text(found)
+    return [
+        ("sender", sender_text(found)),
+        *([("queue", queue)] if queue else []),
+        ("check", check_text(found)),
+    ]
 
 
 def sender_text(found: WhatIf) -> str:
