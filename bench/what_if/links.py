@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 
 from unbloat.prediction.cures import AS_IT_WAS, Cure, shaped_kbps
+from unbloat.prediction.replay import congestion_text
 
 DURATION_S = 30
 # Where the rate or the buffer changes.
@@ -103,7 +104,7 @@ delay = "{way_us} us"
 name = "upload"
 from = "client"
 to = "server"
-congestion = "{congestion}"
+congestion = {congestion}
 {receiver}
 {rivals}
 """
@@ -127,6 +128,7 @@ name = "rival{number}"
 from = "client"
 to = "server"
 start = "{start_ms} ms"
+congestion = {congestion}
 {receiver}
 """
 
@@ -179,11 +181,16 @@ def scenario(
         queue=cure.queue or buffer,
         loss=f"loss = {link.loss}" if link.loss else "",
         hold=hold if link.hold_ms else "",
-        congestion=cure.congestion or congestion,
+        congestion=congestion_text(cure.congestion or congestion),
         device=device,
         receiver=receiver,
         rivals="".join(
-            RIVAL.format(number=number, start_ms=round(random.uniform(0, 5000)), receiver=receiver)
+            RIVAL.format(
+                number=number,
+                start_ms=round(random.uniform(0, 5000)),
+                congestion=congestion_text("cubic"),
+                receiver=receiver,
+            )
             for number in range(link.rivals)
         ),
     )

@@ -58,9 +58,11 @@ to = "server"
 app = {{ kind = "requests", request = "100 B", response = [{", ".join(f'"{size} B"' for size in SIZES)}], think = ["800 ms", "1200 ms", "60 min"] }}
 """
 
-# Of the sample: a steady link without a trace, under a cure of the agent. Two runs of a kernel differ.
-SAMPLE = ("4M-64K", "acks", "0")
-SAME_GOODPUT, SAME_QUEUE, SAME_QUEUE_MS = 0.05, 0.30, 10.0
+# A steady link without a trace, as it was and under a cure of the agent; how far p95 of the queue may be from the stored
+# one, ms. A full buffer is the same each time. Under the cure slow start has 4 to 5 % of the time and ends a round trip
+# sooner or later: ten runs had 16 to 28 ms.
+SAMPLES = {"as it was": 10.0, "acks": 15.0}
+SAMPLE_LINK, SAME_GOODPUT = "4M-64K", 0.05
 
 
 @pytest.mark.usefixtures("agent")
@@ -119,11 +121,12 @@ def changing(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("agent")
-def test_a_run_that_is_stored_is_what_a_run_gives(tmp_path: Path) -> None:
-    [case] = [case for case in cases() if key(case) == SAMPLE]
+@pytest.mark.parametrize("cure", SAMPLES)
+def test_a_run_that_is_stored_is_what_a_run_gives(tmp_path: Path, cure: str) -> None:
+    [case] = [case for case in cases() if key(case) == (SAMPLE_LINK, cure, "0")]
     stored = Store(STORE, NAMES).runs(key(case), settings(case))
     assert stored is not None, "make what-if-runs"
     goodput_bps, _, queue_ms_p95 = stored[0]["figures"]
     again_bps, _, again_ms = kernel_run(case, tmp_path, None)["figures"]
     assert again_bps == pytest.approx(goodput_bps, rel=SAME_GOODPUT)
-    assert again_ms == pytest.approx(queue_ms_p95, rel=SAME_QUEUE, abs=SAME_QUEUE_MS)
+    assert again_ms == pytest.approx(queue_ms_p95, abs=SAMPLES[cure])

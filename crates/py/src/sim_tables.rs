@@ -110,6 +110,9 @@ pub fn flows(scenario: &Scenario, results: &Results, put: Put<'_>) {
     put(Column::u64("recoveries", r().map(|f| f.recoveries)));
     put(Column::u64("undone", r().map(|f| f.undone)));
     put(Column::f64("window_idle_s", r().map(|f| f.window_idle.as_secs_f64())));
+    let near = |place: usize| r().map(move |f| f.queue_ms_near_p95.map(|near| near[place]));
+    put(Column::maybe_f64("queue_ms_p94_5", near(0)));
+    put(Column::maybe_f64("queue_ms_p95_5", near(1)));
 }
 
 /// Columns from `id` to the bytes in flight.

@@ -7,7 +7,7 @@ use algo::cc::{self, CongestionControl};
 use algo::rwnd;
 use units::{Bytes, Delays, Duration, Instant};
 
-use crate::record::{ConnectionRow, FlowRow, Limit, SampleRow};
+use crate::record::{ConnectionRow, FlowRow, Limit, NEAR_P95, SampleRow};
 use crate::simulation::{Connection, Direction, Simulation, Tap};
 use crate::tcp::{Phase, SendLimit};
 
@@ -207,6 +207,12 @@ fn peak(direction: &mut Direction, from: Instant, arrived: u64, span: Duration) 
     }
 }
 
+/// The quantiles beside p95, ms.
+fn near_p95(delays: &Delays) -> Option<[f64; 2]> {
+    let [low, high] = NEAR_P95.map(|part| delays.quantile(part));
+    Some([low? as f64 * 1e-6, high? as f64 * 1e-6])
+}
+
 fn flow_row(
     index: usize,
     c: &mut Connection,
@@ -243,6 +249,7 @@ fn flow_row(
         rtt_ms: ours.sender.rtts.quantiles(1e-6),
         initial_rtt_ms: c.initial_rtt.map(Duration::as_millis_f64),
         queue_ms: direction.queued.quantiles(1e-6),
+        queue_ms_near_p95: near_p95(&direction.queued),
         in_flight_bytes: direction.in_flight.quantiles(1.0),
         rwnd_min: (range.1 > 0).then_some(range.0),
         rwnd_max: (range.1 > 0).then_some(range.1),

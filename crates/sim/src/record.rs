@@ -36,6 +36,9 @@ pub struct ConnectionRow {
     pub bytes: u64,
 }
 
+/// Half a per cent of the time below and above p95: what p95 would be if a queue stood for so much shorter or longer.
+pub const NEAR_P95: [f64; 2] = [0.945, 0.955];
+
 /// One direction of a connection; figures are those of the data that its side sent, after the
 /// warm-up where they are statistics.
 #[derive(Clone, Debug)]
@@ -68,6 +71,8 @@ pub struct FlowRow {
     pub initial_rtt_ms: Option<f64>,
     /// Time that its data spent in queues, ms: the truth that an analysis has to find.
     pub queue_ms: Option<Quantiles>,
+    /// Its quantiles of [`NEAR_P95`].
+    pub queue_ms_near_p95: Option<[f64; 2]>,
     /// Largest in flight of each bin.
     pub in_flight_bytes: Option<Quantiles>,
     /// Smallest window advertised to it.

@@ -78,6 +78,11 @@ impl Delays {
         self.histogram.min()
     }
 
+    /// One quantile over time, in ns; `None` without samples.
+    pub fn quantile(&self, part: f64) -> Option<u64> {
+        self.histogram.quantile(part)
+    }
+
     /// Quantiles over time with the number of samples, times `scale`; smallest and largest are exact.
     pub fn quantiles(&self, scale: f64) -> Option<Quantiles> {
         Some(Quantiles { count: self.count, ..self.histogram.quantiles(scale)? })

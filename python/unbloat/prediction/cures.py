@@ -18,10 +18,10 @@ Way = Literal["up", "down"]
 # As one sets a shaper after a speed test: `scenarios/beyond-matrix-up.toml`.
 SHAPED_SHARE = 0.85
 WINDOW = law("agent", 1.75, ADAPTIVE)
-# A replay's queueing delay beside that of a kernel on the same link, in eight of ten runs on the tuning half of
-# `docs/generated/what-if-kernel.md`: of senders that fill the buffer, of BBR, of laws on windows and of the gate, and of queues that are smart.
-# Short queues depend on chance, and on how long slow start lasts.
-ERROR, ERROR_BBR, ERROR_LAW, ERROR_FQ, ERROR_CAKE = 0.15, 0.35, 0.6, 0.3, 0.25
+# What a replay's p95 of the queue is off by beside a kernel on the same link, in eight of ten runs on the tuning half of
+# `docs/generated/what-if-kernel.md`, where the quantiles beside p95 do not have it: of the law on the receiver's windows and of the gate, and of
+# the law on ACKs. That of all others is smaller than the least.
+ERROR, ERROR_LAW, ERROR_ACKS = 0.15, 0.45, 0.25
 
 
 @dataclass(frozen=True)
@@ -65,20 +65,19 @@ CURES = (
         "sysctl -w net.ipv4.tcp_congestion_control=cubic",
         congestion="cubic",
     ),
-    Cure("bbr", "sender", "sysctl -w net.ipv4.tcp_congestion_control=bbr", congestion="bbr", error=ERROR_BBR),
+    Cure("bbr", "sender", "sysctl -w net.ipv4.tcp_congestion_control=bbr", congestion="bbr"),
     Cure("newreno", "sender", "sysctl -w net.ipv4.tcp_congestion_control=reno", congestion="newreno"),
     Cure("drwa", "receiver", "unbloat agent on", receiver=WINDOW, error=ERROR_LAW),
     # No stock kernel has it, and the agent has its rate term alone.
     Cure("afc", "both hosts, in no kernel", "", receiver='"afc"'),
-    Cure("acks", "sender", "unbloat agent on --set uplink.mode=acks", sender=WINDOW, error=ERROR_LAW),
+    Cure("acks", "sender", "unbloat agent on --set uplink.mode=acks", sender=WINDOW, error=ERROR_ACKS),
     Cure("gate", "sender, with a modem that reports", "unbloat agent on --set uplink.mode=gate", gate=GATE.gate, ways=("up",), error=ERROR_LAW),
-    Cure("fq_codel", "router in front of the link", "tc qdisc replace dev DEV root fq_codel", queue='"fq_codel"', error=ERROR_FQ),
+    Cure("fq_codel", "router in front of the link", "tc qdisc replace dev DEV root fq_codel", queue='"fq_codel"'),
     Cure(
         "cake",
         "router in front of the link",
         "tc qdisc replace dev DEV root cake bandwidth {rate}kbit",
         shaper='{{ kind = "cake", rate = "{rate} kbit/s" }}',
-        error=ERROR_CAKE,
     ),
 )  # fmt: skip
 AS_IT_WAS = Cure("as it was", "", "")

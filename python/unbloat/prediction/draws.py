@@ -1,7 +1,7 @@
 """The links, senders and applications that may explain a capture: what a replay is made from.
 
 signal: a `LinkFit` · model: what the capture shows has its interval, and what it does not show is tried in several sorts: the
-sender's congestion control, whether its socket's buffer was full, and whether the queue is drop-tail or CoDel-like · action: a list of `Draw`
+sender's congestion control, whether its socket's buffer was full, and whether the queue is drop-tail, or which one that drops early · action: a list of `Draw`
 """
 
 from __future__ import annotations
@@ -38,7 +38,15 @@ MAX_OBJECTS = 1000
 # Behind the last object: longer than any replay, and the longest pause of a scenario.
 OVER_S = 3600.0
 
-DROPTAIL, CODEL = "droptail", "codel"
+DROPTAIL = "droptail"
+# Those that drop or mark early: CoDel and PIE with their defaults (RFC 8289 section 4.3, RFC 8033 section 4.2), and CoDel with a target for links
+# on which a packet takes milliseconds. Their targets are 5, 15 and 20 ms; FQ-CoDel is CoDel for one flow.
+CODEL, CODEL_LONG, PIE = "CoDel", "CoDel with a target of 20 ms", "PIE"
+EARLY = {
+    CODEL: 'kind = "codel"',
+    CODEL_LONG: 'kind = "codel", target = "20 ms", interval = "200 ms"',
+    PIE: 'kind = "pie"',
+}
 
 
 class Earlier(TypedDict, total=False):
@@ -55,7 +63,7 @@ class Sort:
     congestion: str
     """Of the sender."""
     queue: str = DROPTAIL
-    """Drop-tail, or CoDel-like."""
+    """Drop-tail, or one of `EARLY`."""
     send_buffer_bytes: int | None = None
     """Of the sender's socket, where it was full."""
 
@@ -111,10 +119,10 @@ def sorts(fitted: LinkFit, senders: Sequence[str]) -> list[Sort]:
 def queues(fitted: LinkFit) -> list[str]:
     """The kinds of queue. One that marks is no drop-tail queue, and one whose end was seen is one."""
     if fitted.marked:
-        return [CODEL]
+        return [*EARLY]
     buffer = fitted.buffer
     ended = buffer is not None and buffer.bytes is not None
-    return [DROPTAIL] if ended or fitted.loss_moments < MIN_EARLY else [DROPTAIL, CODEL]
+    return [DROPTAIL] if ended or fitted.loss_moments < MIN_EARLY else [DROPTAIL, *EARLY]
 
 
 def send_buffers(fitted: LinkFit, senders: Sequence[str]) -> list[int | None]:

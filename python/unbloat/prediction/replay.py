@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from unbloat.errors import ScenarioError, TraceMissing, UnbloatError
 from unbloat.link.model import Beside, Hold, LinkFit
 from unbloat.prediction.cures import Cure, Way, shaped_kbps
-from unbloat.prediction.draws import CODEL, DROPTAIL, Draw, Object
+from unbloat.prediction.draws import DROPTAIL, EARLY, Draw, Object
 from unbloat.run.figures import Figures
 from unbloat.scenario.run_jobs import run_all
 from unbloat.scenario.simulate import RunOptions, finished, prepared
@@ -28,6 +28,12 @@ WINDOW = '{{ kind = "autotune", max = "{buffer_bytes} B" }}'
 # What the analysis calls them, and the simulator.
 OF_RECOGNISED = {"cubic": "cubic", "reno": "newreno", "bbr": "bbr"}
 USUAL = "cubic"
+# As a scenario has them. Linux's CUBIC leaves slow start at the first sign of a queue, and then grows by 5 % per round trip until the first
+# loss. RFC 9438 has HyStart++ there (Windows, Apple).
+CONGESTION = {
+    "cubic": '{ kind = "cubic", rules = "linux", hystart = "linux" }',
+    "cubic-rfc": '"cubic"',
+}
 # What sends until shortly before the end is not stopped.
 STOPPED_S = 1.0
 SCENARIO = """\
@@ -59,7 +65,7 @@ delay = "{way_us} us"
 name = "transfer"
 from = "{sender}"
 to = "{receiver}"
-congestion = "{congestion}"
+congestion = {congestion}
 tsq = false
 {at_socket}
 {app}
@@ -71,7 +77,7 @@ BESIDE = """\
 name = "beside-{id}"
 from = "{sender}"
 to = "{receiver}"
-congestion = "{congestion}"
+congestion = {congestion}
 tsq = false
 start = "{begin_ms} ms"
 {stop}
@@ -106,6 +112,8 @@ class Outcome:
     queue_ms_p95: float
     loss_rate: float
     grade: str | None
+    near_p95_ms: tuple[float, float] | None = None
+    """Of a replay: its quantiles half a per cent of the time below and above p95."""
 
 
 InLab = Mapping[str, Sequence[Outcome] | str]
@@ -153,7 +161,7 @@ def scenario(case: Case, way: Way) -> str:
         device=device,
         change=change_lines(case, ends[0]) + hold_change(draw.hold),
         hold=hold_line(draw.hold),
-        congestion=cure.congestion or draw.sort.congestion,
+        congestion=congestion_text(cure.congestion or draw.sort.congestion),
         loss=loss_line(draw.loss_rate, draw.loss_burst),
         beside="".join(beside_lines(one, ends, duration_s, at_receiver) for one in draw.beside),
     )
@@ -165,18 +173,23 @@ def beside_lines(one: Beside, ends: tuple[str, str], duration_s: float, at_recei
         id=one.id,
         sender=ends[0],
         receiver=ends[1],
-        congestion=OF_RECOGNISED.get(one.congestion or "", USUAL),
+        congestion=congestion_text(OF_RECOGNISED.get(one.congestion or "", USUAL)),
         begin_ms=max(round(1000 * one.begin_s), 0),
         at_receiver=at_receiver,
         stop=f'stop = "{round(1000 * one.end_s)} ms"' if one.end_s < duration_s - STOPPED_S else "",
     )
 
 
+def congestion_text(name: str) -> str:
+    """A sender's congestion control in a scenario."""
+    return CONGESTION.get(name, f'"{name}"')
+
+
 def queue_of(draw: Draw) -> str:
     """Of the slowest link."""
-    if draw.sort.queue == CODEL:
-        return f'{{ kind = "codel", ecn = {str(draw.marks).lower()} }}'
-    return f'{{ kind = "droptail", limit = "{first_bytes(draw)} B" }}'
+    if draw.sort.queue == DROPTAIL:
+        return f'{{ kind = "droptail", limit = "{first_bytes(draw)} B" }}'
+    return f"{{ {EARLY[draw.sort.queue]}, ecn = {str(draw.marks).lower()} }}"
 
 
 def first_bytes(draw: Draw) -> int:
@@ -276,5 +289,10 @@ def outcome_of(figures: Figures) -> Outcome:
     if queue is None:
         raise ScenarioError("a replay of the transfer delivered nothing")
     return Outcome(
-        flow["goodput_bps"] or 0.0, queue.p50, queue.p95, flow["loss_rate"] or 0.0, flow["grade"]
+        flow["goodput_bps"] or 0.0,
+        queue.p50,
+        queue.p95,
+        flow["loss_rate"] or 0.0,
+        flow["grade"],
+        (flow["queue_ms_p94_5"], flow["queue_ms_p95_5"]),
     )

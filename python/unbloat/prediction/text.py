@@ -7,7 +7,7 @@ from statistics import median
 
 from unbloat.link.model import Band
 from unbloat.link.text import facts, fine, heading
-from unbloat.prediction.draws import CODEL
+from unbloat.prediction.draws import EARLY
 from unbloat.prediction.predict import Predicted, WhatIf
 from unbloat.text.format import NOTHING, byte_text, ms_text
 from unbloat.text.table import table
@@ -17,6 +17,7 @@ TITLES = ("cure", "at the", "Mbit/s", "p50", "p95, ms", "grade", "better")
 BEYOND = "*"
 SENDER_NAMES = {
     "cubic": "CUBIC",
+    "cubic-rfc": "CUBIC by RFC 9438",
     "newreno": "NewReno",
     "bbr": "BBR",
     "bbr3": "BBRv3",
@@ -117,10 +118,14 @@ def sender_text(found: WhatIf) -> str:
 
 def queue_text(found: WhatIf) -> str:
     """Whether the queue drops early; nothing where a drop-tail queue explains the capture alone."""
-    share = found.queues.get(CODEL, 0.0)
-    if not share:
-        return ""
-    return f"CoDel-like, so that it drops or marks early, in {100 * share:.0f} % of the links that explain the capture"
+    shares = [
+        f"{name} in {100 * share:.0f} %" for name, share in found.queues.items() if name in EARLY
+    ]
+    return (
+        f"drops or marks early: {', '.join(shares)} of the links that explain the capture"
+        if shares
+        else ""
+    )
 
 
 def check_text(found: WhatIf) -> str:

@@ -24,6 +24,8 @@ pub(super) struct Queues {
     pub all: Vec<Queue>,
     pub lost: Vec<Queue>,
     pub tick: Duration,
+    /// Time for which one of `all` stands.
+    pub width: Duration,
     /// Of full size.
     pub packet_bytes: f64,
 }
@@ -48,6 +50,7 @@ impl Queues {
         lost.sort_by_key(|q| q.at);
         let step = lost.len().div_ceil(MAX_MOMENTS).max(1);
         let lost = lost.into_iter().step_by(step).collect();
-        Some(Queues { all, lost, tick: directions.tick, packet_bytes })
+        let Directions { tick, width, .. } = *directions;
+        Some(Queues { all, lost, tick, width, packet_bytes })
     }
 }

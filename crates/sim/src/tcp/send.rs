@@ -343,7 +343,7 @@ impl Sender {
         self.delivered_at = now;
         if let Some(rtt) = rtt {
             // No sample of the flow, as in the analysis: `initial_rtt_ms` has it.
-            self.rto.on_sample(now, rtt);
+            self.rto.on_sample(now, rtt, self.una, self.nxt);
             // It delivers nothing, but algorithms that pace begin with it.
             let ack = Ack { rtt: Some(rtt), srtt: rtt, min_rtt: rtt, ..Ack::default() };
             self.cc.on_ack(now, &ack, &mut self.rng);
@@ -396,7 +396,7 @@ impl Sender {
     }
 
     fn take_rtt(&mut self, now: Instant, rtt: Duration, delayed: bool) {
-        self.rto.on_sample(now, rtt);
+        self.rto.on_sample(now, rtt, self.una, self.nxt);
         self.rtts.record(now - rtt, rtt.0, rtt, delayed);
         let bin = &mut self.rtt_bin;
         *bin = (bin.0 + rtt.0, bin.1 + 1, bin.2.min(rtt.0), bin.3.max(rtt.0));

@@ -16,6 +16,18 @@ fn slow_start_doubles_each_round_trip() {
 }
 
 #[test]
+fn the_initial_window_is_not_paced_and_the_next_one_is() {
+    let mut s = made::path(1_000.0, ms(100), 10_000, 1);
+    s.flows[0].sender.congestion = made::algorithm!(algo::cc, "bbr");
+    s.bin = ms(10);
+    let results = made::run(&s);
+    let sent: Vec<u64> = made::series(&results).iter().map(|r| r.sent / MSS).collect();
+    assert_eq!(&sent[..10], &[10, 0, 0, 0, 0, 0, 0, 0, 0, 0], "{sent:?}");
+    assert!(sent[10..20].iter().sum::<u64>() > 15, "{sent:?}");
+    assert!(sent[10..20].iter().all(|n| *n < 10), "{sent:?}");
+}
+
+#[test]
 fn newreno_halves_and_adds_a_segment_per_round_trip() {
     // RFC 5681: from half of the path's capacity back to the whole.
     let mut s = made::path(12.0, ms(50), 50, 40);

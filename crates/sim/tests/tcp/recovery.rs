@@ -103,6 +103,20 @@ fn a_tail_that_is_lost_is_found_by_a_probe() {
 }
 
 #[test]
+fn acks_that_are_held_make_a_probe_in_place_of_a_timeout() {
+    // A round trip of 300 ms and a timeout of 500 ms, by a steady transfer: the oldest segment has waited for 300 ms when the
+    // last ACK comes, so that the probe is 200 ms later, and the timeout 500 ms behind the probe.
+    for (held_ms, timeouts) in [(600, 0), (800, 1)] {
+        let mut s = made::path(12.0, ms(300), 1_000, 8);
+        s.flows[0].receiver.window = made::fixed(301 * MSS);
+        made::stall(&mut s, BACK, ms(5_000), ms(held_ms));
+        let row = row(&s);
+        assert_eq!((row.timeouts, row.lost_packets), (timeouts, 0), "{held_ms} ms: {row:?}");
+        assert_eq!(row.retransmissions_tail_probe, 1, "{held_ms} ms: {row:?}");
+    }
+}
+
+#[test]
 fn a_path_that_becomes_slower_does_not_make_a_probe_a_loss() {
     // RFC 8985 section 7.4.2: an ACK that only reaches the end of the probe proves no loss.
     let mut s = made::path(12.0, ms(50), 1_000, 5);

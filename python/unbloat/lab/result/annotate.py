@@ -100,8 +100,9 @@ def with_facts(
     # What only the sender's own bookkeeping knows.
     for name in ("recoveries", "undone"):
         table = table.append_column(name, pa.array([None] * len(ids), pa.uint64()))
-    idle = pa.array([None] * len(ids), pa.float64())
-    return table.append_column("window_idle_s", idle)
+    for name in ("window_idle_s", "queue_ms_p94_5", "queue_ms_p95_5"):
+        table = table.append_column(name, pa.array([None] * len(ids), pa.float64()))
+    return table
 
 
 def with_sockets(

@@ -95,7 +95,7 @@ impl Sender {
         }
         if stopped && !self.stopped() {
             self.rto.backoff = 0;
-            self.arm(now);
+            self.arm(now, false);
         }
         let newly_lost = self.judge_losses(now, f, acked, &d, before.in_flight);
         if let Some(window) = self.restart {
@@ -115,7 +115,7 @@ impl Sender {
         let older =
             d.sacked_sent.zip(self.board.front()).is_some_and(|(sent, head)| sent < head.sent);
         if d.advanced || older {
-            self.arm(now);
+            self.arm(now, false);
         }
     }
 

@@ -14,33 +14,27 @@ use super::{Emit, Frto, Sender};
 const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 
 impl Sender {
-    /// Sets the retransmission timer, or the tail-loss probe before it (RFC 8985 section 7.2).
-    pub(super) fn arm(&mut self, now: Instant) {
-        if self.board.is_empty() {
+    /// Sets the retransmission timer, and the tail-loss probe, which comes first (RFC 8985 section 7.2): no later than the
+    /// timeout would. After an ACK that time begins now; where segments were sent it began with the oldest one in flight (Linux
+    /// `tcp_rto_delta_us`).
+    pub(super) fn arm(&mut self, now: Instant, sent: bool) {
+        let Some(oldest) = self.board.front().map(|segment| segment.sent) else {
             self.rto_at = None;
             self.probe_at = None;
             return;
-        }
-        let rto_at = now + self.rto.timeout();
-        self.rto_at = Some(rto_at);
+        };
+        let timeout = self.rto.timeout();
+        self.rto_at = Some(now + timeout);
         self.probe_at = None;
         if self.settings.sack
             && self.recovery == Recovery::Open
             && self.probe.is_none()
             && self.board.sacked == 0
+            && self.rto.srtt > Duration::ZERO
         {
-            let mut wait = if self.rto.srtt == Duration::ZERO {
-                Duration::from_secs(1)
-            } else {
-                Duration(self.rto.srtt.0 * 2)
-            };
-            if self.board.len() == 1 {
-                wait += ACK_DELAY_MAX;
-            }
-            let probe_at = now + wait;
-            if probe_at < rto_at {
-                self.probe_at = Some(probe_at);
-            }
+            let alone = if self.board.len() == 1 { ACK_DELAY_MAX } else { Duration::ZERO };
+            let begins = if sent && oldest + timeout > now { oldest } else { now };
+            self.probe_at = Some((begins + timeout).min(now + self.rto.srtt * 2 + alone));
         }
     }
 

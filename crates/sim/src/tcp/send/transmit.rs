@@ -14,6 +14,9 @@ const FRAME: u64 = 52;
 /// waited would count.
 const PACING_CREDIT: Duration = Duration::from_millis(1);
 
+/// Segments at the beginning that are not paced (Linux `tcp_update_skb_after_send`, as `sch_fq` does): the initial window.
+const UNPACED: u64 = 10;
+
 /// The MSS where none was negotiated (RFC 9293 section 3.7.1). Smaller windows are not halved.
 const DEFAULT_MSS: u64 = 536;
 
@@ -134,7 +137,9 @@ impl Sender {
                     break;
                 }
             }
-            if let Some(rate) = rate {
+            if let Some(rate) = rate
+                && self.nxt + len >= UNPACED * self.settings.mss
+            {
                 self.next_send = self.next_send.max(now - PACING_CREDIT) + Bytes(len) / rate;
             }
             sent = true;
@@ -161,7 +166,7 @@ impl Sender {
         }
         if sent && (head_retransmitted || self.rto_at.is_none() || self.recovery == Recovery::Open)
         {
-            self.arm(now);
+            self.arm(now, true);
         }
         self.set_limit(now, limited_by);
         self.account_window_idle(now);
