@@ -36,9 +36,9 @@ from unbloat.prediction.replay import Case, InLab, Outcome, replayed, way_of
 from unbloat.run.tables import Row
 
 # What a replay is off by where the link is known well, on the tuning halves of `docs/generated/what-if.md` and `what-if-kernel.md`. The error of
-# a queueing delay is that of its cure (`cures.py`), and so much at least; queues are whole packets. On known links, simulated
-# as they are, 87 % of the kernel's figures are in the interval with a millisecond and one packet, and 89 % with 3 ms and two packets.
-ERROR_GOODPUT, ERROR_QUEUE_MS, ERROR_PACKETS = 0.05, 1.0, 1
+# a queueing delay is that of its cure (`cures.py`), and so much at least; queues are whole packets. With one millisecond BBR's short queues
+# missed their intervals by one to two.
+ERROR_GOODPUT, ERROR_QUEUE_MS, ERROR_PACKETS = 0.05, 2.0, 1
 # A normal error at the middles of ten equal parts, of which its 90 % interval is the unit.
 ERRORS = [
     NormalDist().inv_cdf(part / 100) / NormalDist().inv_cdf(0.95) for part in range(5, 100, 10)
