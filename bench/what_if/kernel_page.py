@@ -35,7 +35,7 @@ from unbloat.run.store import Store  # noqa: E402
 STORE, PAGE = GENERATED / "what-if-kernel.jsonl", GENERATED / "what-if-kernel.md"
 NAMES = ("testbed", "link", "cure", "run")
 # Raised when captures are predicted in another way, or what the code makes of them has changed.
-METHOD = 10
+METHOD = 11
 Case = kernel_runs.Case
 Row = dict[str, Any]
 Truths = Mapping[tuple[str, int], Mapping[str, Row]]
@@ -165,14 +165,15 @@ How well [`unbloat what-if`](../commands/what-if.md) predicts what a cure does t
 are the kernel's. DRWA, the law on ACKs and the gate are unbloat-agent's. AFC is in no kernel.
 
 - *lab*: {lab} of {lab_whole} runs are stored. The link, FQ-CoDel and CAKE are the emulator's. A run during which 1 % of the deliveries were
-  more than 3 ms late is not stored.
+  more than 3 ms late is not stored, nor one during which the machine paused for 10 ms. {unknown} runs are from before pauses were
+  recorded.
 - *netem*: {netem} of {netem_whole} runs, of a quarter of the test half. The link is the kernel's own token bucket, with its own FIFO, FQ-CoDel and CAKE, and netem
   on the way back, in a guest. None of this project's code is in the path, and no modem, so that the gate is not run.
 
 The figures are what packets needed from one capture to the other, over time, read by `unbloat.prediction.pairs`. What waits in the sender's own host, above the gate, is
 in no capture.
 
-Runs by {kernels}, {days}. *Predicted* from the captures at both ends of the runs by {by}, with {draws} links per cure.
+Runs by {kernels}, {days}. *Predicted* from the captures at both ends of {predicted} of {starts} runs by {by}, with {draws} links per cure.
 From a capture by BBR or NewReno only the other congestion controls are judged, since the other cures were run under CUBIC, and no best cure.
 
 The simulator makes the predictions and not the truth here, so that this page judges the whole chain. Two runs of a kernel
@@ -199,6 +200,9 @@ def page(stores: Sequence[tuple[Testbed, Truths, Runs]]) -> str:
         **counts,
         lab_whole=len(LAB.cases),
         netem_whole=len(NETEM.cases),
+        unknown=sum("latest_ms" not in row for row in every if row["late_ms"]),
+        predicted=sum(len(own) for _, _, own in stores),
+        starts=sum(len(testbed.starts) for testbed, _, _ in stores),
         kernels=" and ".join(sorted({row["kernel"] for row in every})),
         days=" to ".join(dict.fromkeys(edge(row["date"] for row in every) for edge in (min, max))),
         by=", ".join(cure.congestion or SENDER for cure in STARTS),

@@ -55,7 +55,7 @@ from unbloat.run.figures import Figures  # noqa: E402
 
 STORE, PAGE = GENERATED / "what-if.jsonl", GENERATED / "what-if.md"
 # Raised when runs are made or judged in another way.
-METHOD = 9
+METHOD = 10
 RUNS = 1
 # Fewer than the command's own, for the time that the runs take.
 DRAWS = 20

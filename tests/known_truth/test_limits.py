@@ -42,6 +42,8 @@ BY_NETWORK: tuple[dict[str, tuple[str, ...]], ...] = (
         "westwood": BOTH[:1],
         # With few segments in flight its ACK clock shows after a second of them.
         "lp": BOTH[:1],
+        # In ProbeRTT few segments are in flight, and nothing shows why.
+        "bbr3": BOTH[1:],
     },
 )
 MISSES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from conftest import ROOT
 import unbloat
 from unbloat.link.model import quantiles
 from unbloat.link.text import fine
-from unbloat.link.trace import opportunities, trace_text
+from unbloat.link.trace import mahimahi, opportunities, scenario_text, trace_text
 
 SAMPLES = ROOT / "samples"
 LTE = SAMPLES / "lte-with-web.pcapng.zst"
@@ -44,6 +45,36 @@ def test_the_link_of_a_sample_is_found(name: str) -> None:
     if buffer_bytes is not None:
         assert fitted.buffer is not None
         assert fitted.buffer.bytes == pytest.approx(buffer_bytes, rel=0.05)
+
+
+SLOW = """
+name = "slow"
+duration = "10 s"
+[link.up]
+rate = "2 Mbit/s"
+delay = "20 ms"
+queue = { kind = "droptail", limit = "64 KB" }
+[link.down]
+rate = "100 Mbit/s"
+delay = "20 ms"
+[[flow]]
+name = "upload"
+from = "client"
+to = "server"
+"""
+
+
+def test_a_written_link_has_the_delay_without_the_time_of_a_packet(tmp_path: Path) -> None:
+    scenario = tmp_path / "slow.toml"
+    scenario.write_text(SLOW)
+    unbloat.simulate(scenario, pcap=tmp_path)
+    fitted = unbloat.fit(next(tmp_path.rglob("client.pcapng")), draws=2)
+    # The smallest round trip of data has a packet's 6 ms on the link.
+    assert fitted.rtt_ms == pytest.approx(46, abs=1)
+    assert fitted.delay_ms == pytest.approx(40, abs=1)
+    found = re.findall(r'delay = "(\d+) us"', scenario_text(fitted))
+    assert [int(us) for us in found] == pytest.approx([20_000, 20_000], abs=500)
+    assert mahimahi(fitted, "up.trace").startswith("mm-delay 20 ")
 
 
 def test_the_same_seed_gives_the_same_draws_and_another_one_others() -> None:

@@ -12,16 +12,16 @@ from bench.what_if import kernel_page, kernel_runs, netem_runs
 from bench.what_if.findings import ENDS
 from bench.what_if.judge import OURS
 from bench.what_if.kernel_page import LAB, NETEM
-from bench.what_if.kernel_runs import SENDER, STARTS, capture_of, key, row_of
+from bench.what_if.kernel_runs import SENDER, STARTS, capture_of, key, row_of, undisturbed
 from bench.what_if.links import LINKS, TEST
 
 from unbloat.errors import LabError
 from unbloat.prediction.cures import AS_IT_WAS, CURES
 from unbloat.run.store import Store
 
-# Captures of the first of these runs, both ends.
+# Captures of one of these runs, both ends.
 DATA = Path(__file__).parent / "data"
-SAMPLE = ("2M-256K", AS_IT_WAS.name, "0")
+SAMPLE = ("2M-256K", AS_IT_WAS.name, "1")
 BBR = next(cure for cure in CURES if cure.name == "bbr")
 
 
@@ -75,7 +75,14 @@ def ran() -> list[str]:
 
 def run(**info: Any) -> Any:
     """What a run of the lab says of itself."""
-    return SimpleNamespace(info={"agents": [], "lateness_us_p99": 100.0, "kernel_drops": 0} | info)
+    calm = {
+        "agents": [],
+        "kernel": "Linux 6.18",
+        "lateness_us_p99": 100.0,
+        "lateness_us_max": 900.0,
+        "kernel_drops": 0,
+    }
+    return SimpleNamespace(info=calm | info)
 
 
 def test_a_run_without_its_agent_or_on_a_busy_machine_counts_for_nothing() -> None:
@@ -89,6 +96,12 @@ def test_a_run_without_its_agent_or_on_a_busy_machine_counts_for_nothing() -> No
     ):
         with pytest.raises(LabError):
             row_of(made, cure)
+
+
+def test_a_run_during_which_the_machine_paused_is_not_stored() -> None:
+    undisturbed(row_of(run(), BBR))
+    with pytest.raises(LabError, match="paused for 50 ms"):
+        undisturbed(row_of(run(lateness_us_max=50_000.0), BBR))
 
 
 def test_captures_are_kept_of_every_congestion_control_and_of_nothing_else() -> None:

@@ -14,6 +14,8 @@ from unbloat.text.format import direction_id
 
 # Of the intervals: 90 %.
 LOW, HIGH = 0.05, 0.95
+# Of a full packet.
+PACKET_BITS = 1500 * 8
 
 Band = tuple[float, float, float]
 """5 % quantile, median and 95 % quantile."""
@@ -162,6 +164,17 @@ class LinkFit:
         """The smallest round trip."""
         rtt: float | None = self.flow["rtt_ms_min"]
         return rtt
+
+    @property
+    def delay_ms(self) -> float:
+        """Of a round trip, without the time that a full packet takes on the link: what a link that is made from the fit adds to it."""
+        of_packet_ms = 1000 * PACKET_BITS / self.mean_bps[1]
+        known = [
+            *([] if self.rtt_ms is None else [self.rtt_ms - of_packet_ms]),
+            # A SYN is short.
+            *([] if self.flow["initial_rtt_ms"] is None else [self.flow["initial_rtt_ms"]]),
+        ]
+        return max(min(known, default=0.0), 0.0)
 
     @cached_property
     def band_bps(self) -> list[Band]:

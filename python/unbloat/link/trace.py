@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbloat.link.model import LinkFit
+from unbloat.link.model import PACKET_BITS, LinkFit
 
-PACKET_BITS = 1500 * 8
 SCENARIO = """\
 # The link that {capture}, connection {connection}, met: `unbloat fit`.
 # The rate is the median of {draws} draws; each of draws/*.trace is as likely.
@@ -78,7 +77,7 @@ def scenario_text(fitted: LinkFit) -> str:
         back=ways[upload],
         sender=ends[not upload],
         receiver=ends[upload],
-        way_us=round(500 * (fitted.rtt_ms or 0.0)),
+        way_us=round(500 * fitted.delay_ms),
         buffer=buffer_line(fitted),
     )
 
@@ -107,4 +106,4 @@ def mahimahi(fitted: LinkFit, trace: str) -> str:
     queue = f' --{way}-queue=droptail --{way}-queue-args="bytes={round(size)}"' if size else ""
     other = "other-direction.trace"
     traces = f"{trace} {other}" if way == "uplink" else f"{other} {trace}"
-    return f"mm-delay {round((fitted.rtt_ms or 0.0) / 2)} mm-link {traces}{queue}"
+    return f"mm-delay {round(fitted.delay_ms / 2)} mm-link {traces}{queue}"

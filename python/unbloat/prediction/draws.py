@@ -24,8 +24,6 @@ STRATA = 4
 HELD_UP_MS = 2.0
 # Part of the time in which a receive window that is full is one of the transfer's limits.
 MIN_FULL = 0.1
-# Of a full packet.
-PACKET_BITS = 12_000
 # The smallest buffer: two packets, as the simulator needs them.
 MIN_BUFFER_BYTES = 3000
 # A sender whose bytes in flight stay so near to their maximum for half of the time, while the window has room, has a full
@@ -141,7 +139,7 @@ def drawn(fitted: LinkFit, tried: Sequence[Sort], seed: int, tries: int = 1) -> 
     """Each draw of the rate with each sort, and with so many buffers from its interval, or several where its end was not seen. The first of
     several tries has the round trip as it was measured, others what hosts may have held up less."""
     random = Random(seed)
-    rtt_ms = base_rtt_ms(fitted)
+    rtt_ms = fitted.delay_ms
     links = []
     for at, rates in enumerate(fitted.draws):
         # Whether a cure that keeps the queue short meets holds is not known, where only a long queue has them.
@@ -220,17 +218,6 @@ def drawn_loss(loss: RandomLoss | None, random: Random) -> float:
         return 0.0
     share = random.betavariate(loss.losses + 0.5, loss.packets - loss.losses + 0.5)
     return min(share * loss.segments / loss.losses, 1.0)
-
-
-def base_rtt_ms(fitted: LinkFit) -> float:
-    """The smallest round trip, without the time that a packet takes on the link: the replay's link adds it."""
-    of_packet_ms = 1000 * PACKET_BITS / fitted.mean_bps[1]
-    known = [
-        *([] if fitted.rtt_ms is None else [fitted.rtt_ms - of_packet_ms]),
-        # A SYN is short.
-        *([] if fitted.flow["initial_rtt_ms"] is None else [fitted.flow["initial_rtt_ms"]]),
-    ]
-    return max(min(known, default=0.0), 0.0)
 
 
 def longest_queue_ms(fitted: LinkFit) -> float:

@@ -37,8 +37,7 @@ QUEUE_FLOOR_MS, LOSS_FLOOR = 5.0, 1e-4
 
 def recognised(fitted: LinkFit) -> Sequence[str]:
     """The sender's congestion control by the law of its window, or all that are tried."""
-    known = OF_RECOGNISED.get(fitted.flow["congestion_control"] or "")
-    return tuple(name for name in SENDERS if name.split("-")[0] == known) if known else SENDERS
+    return OF_RECOGNISED.get(fitted.flow["congestion_control"] or "", SENDERS)
 
 
 def explaining(

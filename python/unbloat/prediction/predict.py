@@ -19,9 +19,9 @@ from typing import TypeVar
 
 from unbloat.errors import LinkUnknown, UnbloatError
 from unbloat.link.fit import DRAWS, SEED, fit
-from unbloat.link.model import Band, LinkFit, quantiles
+from unbloat.link.model import PACKET_BITS, Band, LinkFit, quantiles
 from unbloat.prediction.cures import AS_IT_WAS, Cure, for_way
-from unbloat.prediction.draws import PACKET_BITS, Draw, longest_queue_ms
+from unbloat.prediction.draws import Draw, longest_queue_ms
 from unbloat.prediction.explain import (
     SENDERS,
     differences,

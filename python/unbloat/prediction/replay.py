@@ -25,9 +25,10 @@ FREE_HOLDS = 3.0
 MAX_HELD = 0.98
 # The buffer of a receiver that is twice as large as its window: Linux, as the simulator has it.
 WINDOW = '{{ kind = "autotune", max = "{buffer_bytes} B" }}'
-# What the analysis calls them, and the simulator.
-OF_RECOGNISED = {"cubic": "cubic", "reno": "newreno", "bbr": "bbr"}
-USUAL = "cubic"
+# What the analysis calls them, and the simulator, the commonest first.
+OF_RECOGNISED = {"cubic": ("cubic", "cubic-rfc"), "reno": ("newreno",), "bbr": ("bbr",)}
+# Where it recognises none.
+USUAL = ("cubic",)
 # As a scenario has them. Linux's CUBIC leaves slow start at the first sign of a queue, and then grows by 5 % per round trip until the first
 # loss. RFC 9438 has HyStart++ there (Windows, Apple).
 CONGESTION = {
@@ -173,7 +174,7 @@ def beside_lines(one: Beside, ends: tuple[str, str], duration_s: float, at_recei
         id=one.id,
         sender=ends[0],
         receiver=ends[1],
-        congestion=congestion_text(OF_RECOGNISED.get(one.congestion or "", USUAL)),
+        congestion=congestion_text(OF_RECOGNISED.get(one.congestion or "", USUAL)[0]),
         begin_ms=max(round(1000 * one.begin_s), 0),
         at_receiver=at_receiver,
         stop=f'stop = "{round(1000 * one.end_s)} ms"' if one.end_s < duration_s - STOPPED_S else "",

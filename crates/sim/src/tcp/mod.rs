@@ -4,6 +4,7 @@
 //! application. It has RFC 9293's states as far as a measurement meets them: SYN, SYN/ACK, data
 //! both ways, FIN.
 
+mod pacing;
 mod processor;
 mod prr;
 pub mod receive;

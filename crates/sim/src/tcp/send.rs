@@ -7,9 +7,10 @@
 //! next deadline.
 //!
 //! Differences from the kernel:
-//! - Segments go one at a time, paced or not. Linux sends what a millisecond of its pacing rate
-//!   allows as one burst
-//!   (`tcp_tso_autosize`), so that a receive window which is the limit stands open for a part of each millisecond.
+//! - Segments that are not paced go one at a time. Linux passes what a millisecond of its pacing rate allows to the device as one
+//!   buffer there, too, so that a receive window which is the limit stands open for a part of each millisecond. It waits for more ACKs
+//!   where they will allow a longer one (`tcp_tso_should_defer`).
+//! - AFC paces single segments, which its authors' stack need not.
 //! - The send buffer has its maximum from the start, and counts payload. Linux counts memory, at
 //!   1.0 to 1.3 bytes per byte.
 //! - A full send buffer takes every byte that is acknowledged at once, unless `waits_for_space` is set. Linux wakes the
@@ -27,6 +28,7 @@ use algo::gate::Admission;
 use algo::rwnd::afc;
 use units::{Bytes, DelayedAcks, Delays, Duration, Instant, Rate};
 
+use super::pacing::Pacer;
 use super::prr::Prr;
 use super::rto::Rto;
 use super::scoreboard::Scoreboard;
@@ -182,7 +184,7 @@ pub struct Sender {
     rack_at: Option<Instant>,
     persist_at: Option<Instant>,
     persist_backoff: u32,
-    next_send: Instant,
+    pacer: Pacer,
     /// Upper bound of the pacing rate (Linux `sk_max_pacing_rate`).
     max_pacing: Option<Rate>,
     pacing_wait: Option<Instant>,
@@ -279,7 +281,7 @@ impl Sender {
             rack_at: None,
             persist_at: None,
             persist_backoff: 0,
-            next_send: Instant::ZERO,
+            pacer: Pacer::default(),
             max_pacing: None,
             pacing_wait: None,
             probe: None,

@@ -193,6 +193,21 @@ fn pacing_spreads_a_window_over_the_round_trip() {
 }
 
 #[test]
+fn what_is_paced_leaves_in_pairs_and_one_by_one_where_the_rate_is_low() {
+    // Linux `tcp_tso_autosize` and `bbr_min_tso_segs`: above 1.2 Mbit/s two segments at least.
+    let pairs = |mbps: f64| {
+        let mut s = made::path(mbps, ms(20), 100, 10);
+        s.flows[0].sender.congestion = made::algorithm!(algo::cc, "bbr");
+        let data = made::payloads(&made::segments(&s, made::SENDER));
+        let late: Vec<_> = data.iter().filter(|p| made::at_ms(p, &data[0]) > 3_000.0).collect();
+        late.windows(2).filter(|w| made::at_ms(w[1], w[0]) < 0.1).count() as f64 / late.len() as f64
+    };
+    let (fast, slow) = (pairs(4.0), pairs(0.8));
+    assert!((0.4..0.6).contains(&fast), "{fast}");
+    assert!(slow < 0.05, "{slow}");
+}
+
+#[test]
 fn round_trips_of_the_warm_up_are_no_part_of_the_statistics() {
     let mut s = made::path(10.0, ms(20), 30, 8);
     let mut longer = s.links[made::THERE].clone();

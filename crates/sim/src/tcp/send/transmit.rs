@@ -5,14 +5,11 @@ use algo::rwnd::afc;
 use units::{Bytes, Duration, Instant, Rate};
 
 use super::{Emit, SendLimit, Sender};
+use crate::tcp::pacing;
 use crate::tcp::scoreboard::Segment;
 
 /// IP and TCP header with timestamps.
 const FRAME: u64 = 52;
-
-/// Longest pause that pacing makes up for in one go: without it, the time that an idle sender
-/// waited would count.
-const PACING_CREDIT: Duration = Duration::from_millis(1);
 
 /// Segments at the beginning that are not paced (Linux `tcp_update_skb_after_send`, as `sch_fq` does): the initial window.
 const UNPACED: u64 = 10;
@@ -63,11 +60,8 @@ impl Sender {
         self.pacing_wait = None;
         self.wake_writer();
         let rate = self.pacing_rate();
-        if let Some(rate) = rate
-            && self.next_send + PACING_CREDIT < now
-        {
-            self.next_send = now - (PACING_CREDIT.min(Bytes(self.settings.mss) / rate));
-        }
+        // Segments left of the burst under way.
+        let mut burst = 0;
         self.restart_after_idleness(now);
         let limited_by;
         let mut sent = false;
@@ -120,10 +114,15 @@ impl Sender {
                 limited_by = SendLimit::Local;
                 break;
             }
-            if rate.is_some() && self.next_send > now {
-                self.pacing_wait = Some(self.next_send);
-                limited_by = SendLimit::Pacing;
-                break;
+            if let Some(rate) = rate
+                && burst == 0
+            {
+                if let Err(until) = self.pacer.begin(now) {
+                    self.pacing_wait = Some(until);
+                    limited_by = SendLimit::Pacing;
+                    break;
+                }
+                burst = self.burst(rate, window);
             }
             // What the device refuses stays for the next acknowledgment. Linux takes it for congestion (`tcp_enter_cwr`).
             if let Some(admission) = &mut admission {
@@ -140,8 +139,9 @@ impl Sender {
             if let Some(rate) = rate
                 && self.nxt + len >= UNPACED * self.settings.mss
             {
-                self.next_send = self.next_send.max(now - PACING_CREDIT) + Bytes(len) / rate;
+                self.pacer.sent(len, rate);
             }
+            burst = burst.saturating_sub(1);
             sent = true;
             // The host's queue counts frames when they enter it; those of this call are still to
             // come.
@@ -216,6 +216,16 @@ impl Sender {
             None
         };
         [asked, burst, own, self.max_pacing].into_iter().flatten().min().filter(|r| r.0 > 0)
+    }
+
+    /// Segments that leave at once: half of the window at most (Linux `tcp_cwnd_test`).
+    fn burst(&self, rate: Rate, window: u64) -> u64 {
+        if self.afc.is_some() {
+            return 1;
+        }
+        let mss = self.settings.mss;
+        let modelled = self.cc.pacing_rate().is_some();
+        pacing::burst(rate, self.rto.min, mss, modelled).min((window / mss / 2).max(1))
     }
 
     /// RFC 5681 section 4.1: after idleness longer than an RTO the window is no longer known to be
