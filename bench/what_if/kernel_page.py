@@ -195,12 +195,17 @@ def page(stores: Sequence[tuple[Testbed, Truths, Runs]]) -> str:
         testbed.name: sum(len(of_link) for of_link in truths.values())
         for testbed, truths, _ in stores
     }
+    of_testbed = {testbed.name: truths for testbed, truths, _ in stores}
     text = HEAD.format(
         duration_s=DURATION_S,
         **counts,
         lab_whole=len(LAB.cases),
         netem_whole=len(NETEM.cases),
-        unknown=sum("latest_ms" not in row for row in every if row["late_ms"]),
+        unknown=sum(
+            "latest_ms" not in row
+            for of_link in of_testbed[LAB.name].values()
+            for row in of_link.values()
+        ),
         predicted=sum(len(own) for _, _, own in stores),
         starts=sum(len(testbed.starts) for testbed, _, _ in stores),
         kernels=" and ".join(sorted({row["kernel"] for row in every})),
@@ -211,7 +216,6 @@ def page(stores: Sequence[tuple[Testbed, Truths, Runs]]) -> str:
     runs = [one for _, _, own in stores for one in own]
     text += judge.goals([(case, row) for case, row in runs if case[0].half == TEST])
     text += by_cure(runs)
-    of_testbed = {testbed.name: truths for testbed, truths, _ in stores}
     text += beside(
         "The simulator beside the lab",
         "The same scenarios in both: how far the simulator's figure is from the kernel's. It is what an exact fit would be off by.",

@@ -39,3 +39,33 @@ def made(path: Path) -> Path:
     """A file of any content."""
     path.write_bytes(b"anything")
     return path
+
+
+UPLOAD = """
+name = "upload"
+duration = "{duration_s} s"
+[link.up]
+rate = "{rate_mbps} Mbit/s"
+delay = "20 ms"
+queue = {{ kind = "droptail", limit = "{limit_kb} KB" }}
+[link.down]
+rate = "100 Mbit/s"
+delay = "20 ms"
+[[flow]]
+name = "upload"
+from = "client"
+to = "server"
+{flow}
+"""
+
+
+def upload(
+    folder: Path, rate_mbps: int, limit_kb: int, duration_s: int, flow: str = ""
+) -> tuple[Path, Path]:
+    """The scenario of an upload through a drop-tail queue, 40 ms without it, and the client's capture of it."""
+    scenario = folder / "link.toml"
+    scenario.write_text(
+        UPLOAD.format(rate_mbps=rate_mbps, limit_kb=limit_kb, duration_s=duration_s, flow=flow)
+    )
+    assert isinstance(unbloat.simulate(scenario, pcap=folder), unbloat.Run)
+    return scenario, next(folder.rglob("client.pcapng"))

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, upload
 
 import unbloat
 from unbloat.link.model import quantiles
@@ -47,28 +47,9 @@ def test_the_link_of_a_sample_is_found(name: str) -> None:
         assert fitted.buffer.bytes == pytest.approx(buffer_bytes, rel=0.05)
 
 
-SLOW = """
-name = "slow"
-duration = "10 s"
-[link.up]
-rate = "2 Mbit/s"
-delay = "20 ms"
-queue = { kind = "droptail", limit = "64 KB" }
-[link.down]
-rate = "100 Mbit/s"
-delay = "20 ms"
-[[flow]]
-name = "upload"
-from = "client"
-to = "server"
-"""
-
-
 def test_a_written_link_has_the_delay_without_the_time_of_a_packet(tmp_path: Path) -> None:
-    scenario = tmp_path / "slow.toml"
-    scenario.write_text(SLOW)
-    unbloat.simulate(scenario, pcap=tmp_path)
-    fitted = unbloat.fit(next(tmp_path.rglob("client.pcapng")), draws=2)
+    _, capture = upload(tmp_path, rate_mbps=2, limit_kb=64, duration_s=10)
+    fitted = unbloat.fit(capture, draws=2)
     # The smallest round trip of data has a packet's 6 ms on the link.
     assert fitted.rtt_ms == pytest.approx(46, abs=1)
     assert fitted.delay_ms == pytest.approx(40, abs=1)

@@ -5,33 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import upload
 
 import unbloat
 from unbloat.prediction.overlay import overlay
 
-SCENARIO = """
-name = "steady"
-duration = "12 s"
-[link.up]
-rate = "5 Mbit/s"
-delay = "20 ms"
-queue = { kind = "droptail", limit = "150 KB" }
-[link.down]
-rate = "100 Mbit/s"
-delay = "20 ms"
-[[flow]]
-name = "upload"
-from = "client"
-to = "server"
-congestion = "newreno"
-"""
-
 
 def test_the_replay_of_a_simulated_transfer_lies_on_its_capture(tmp_path: Path) -> None:
-    scenario = tmp_path / "link.toml"
-    scenario.write_text(SCENARIO)
-    unbloat.simulate(scenario, pcap=tmp_path)
-    found = unbloat.what_if(next(tmp_path.rglob("client.pcapng")), cures=("bbr",), draws=6)
+    newreno = 'congestion = "newreno"'
+    _, capture = upload(tmp_path, rate_mbps=5, limit_kb=150, duration_s=12, flow=newreno)
+    found = unbloat.what_if(capture, cures=("bbr",), draws=6)
     columns = overlay(found)
     count = len(found.fitted.seen_bps)
     assert {len(values) for values in columns.values()} == {count}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import upload
 
 import unbloat
 from unbloat.prediction.cures import AS_IT_WAS
@@ -13,31 +14,15 @@ from unbloat.prediction.replay import replayed
 from unbloat.run.figures import Figures
 
 # A window of 200 KB: beyond the 30 KB on the way it is a queue of 226 ms, in a buffer of five times that.
-SCENARIO = """
-name = "window"
-duration = "15 s"
-[link.up]
-rate = "6 Mbit/s"
-delay = "20 ms"
-queue = { kind = "droptail", limit = "1000 KB" }
-[link.down]
-rate = "100 Mbit/s"
-delay = "20 ms"
-[[flow]]
-name = "upload"
-from = "client"
-to = "server"
+FLOW = """
 [flow.receiver]
 window = { kind = "autotune", max = "400 KB" }
 """
 
 
 def test_the_queue_of_another_sender_is_bounded_by_the_window(tmp_path: Path) -> None:
-    scenario = tmp_path / "link.toml"
-    scenario.write_text(SCENARIO)
-    was = unbloat.simulate(scenario, pcap=tmp_path)
-    assert isinstance(was, unbloat.Run)
-    found = unbloat.what_if(next(tmp_path.rglob("client.pcapng")), cures=("newreno",), draws=6)
+    scenario, capture = upload(tmp_path, rate_mbps=6, limit_kb=1000, duration_s=15, flow=FLOW)
+    found = unbloat.what_if(capture, cures=("newreno",), draws=6)
     window_bytes = found.fitted.flow["rwnd_bytes_max"]
     assert {link.window_bytes for link in found.links} == {window_bytes}
     true = Figures(unbloat.simulate(scenario, set=[("flow.upload.congestion", "newreno")]))  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ use crate::Rng;
 pub mod bbr;
 pub mod bbr3;
 pub mod bic;
+pub mod burst;
 pub mod copa;
 pub mod cubic;
 mod filter;

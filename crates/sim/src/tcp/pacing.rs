@@ -5,29 +5,19 @@
 //! length at the rate passes. A burst that left late makes up for that, up to half of its own time (`tcp_update_skb_after_send`) ·
 //! action: the segments of a burst, and the time of the next one.
 
+use algo::cc::burst;
 use units::{Bytes, Duration, Instant, Rate};
 
-/// A burst has the bytes of the rate shifted by this: about a millisecond (`sk_pacing_shift`).
-const SHIFT: u32 = 10;
 /// On paths shorter than a few milliseconds a burst is larger: by the largest one, halved for every so many µs of the smallest RTT
 /// (`tcp_tso_rtt_log`).
 const RTT_SHIFT: u32 = 9;
-/// The largest burst: 64 KiB minus headers (`GSO_LEGACY_MAX_SIZE`).
-const MAX_BURST: u64 = 65_536 - 1 - 320;
-/// Segments of the shortest burst (`tcp_min_tso_segs`).
-const MIN_SEGMENTS: u64 = 2;
-/// Below this rate BBR sends segments one by one (`bbr_min_tso_rate`).
-const SINGLE_BELOW: Rate = Rate(1_200_000);
 
 /// Segments that leave at once at this rate. `modelled`: the rate is a congestion control's own, as BBR's is.
 pub fn burst(rate: Rate, min_rtt: Duration, mss: u64, modelled: bool) -> u64 {
-    let mut bytes = (rate.bps() / 8) >> SHIFT;
     let halvings = (min_rtt.0 / 1000) >> RTT_SHIFT;
-    if halvings < 32 {
-        bytes += MAX_BURST >> halvings;
-    }
-    let least = if modelled && rate < SINGLE_BELOW { 1 } else { MIN_SEGMENTS };
-    (bytes.min(MAX_BURST) / mss.max(1)).max(least)
+    let more = if halvings < 32 { burst::MAX_BURST >> halvings } else { 0 };
+    let least = if modelled { burst::least_of_bbr(rate) } else { burst::MIN_SEGMENTS };
+    burst::segments(rate, more, mss, least)
 }
 
 /// The times of a sender's bursts.

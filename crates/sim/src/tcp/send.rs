@@ -10,7 +10,7 @@
 //! - Segments that are not paced go one at a time. Linux passes what a millisecond of its pacing rate allows to the device as one
 //!   buffer there, too, so that a receive window which is the limit stands open for a part of each millisecond. It waits for more ACKs
 //!   where they will allow a longer one (`tcp_tso_should_defer`).
-//! - AFC paces single segments, which its authors' stack need not.
+//! - AFC paces single segments: its even pace is ours (`algo::rwnd::afc`).
 //! - The send buffer has its maximum from the start, and counts payload. Linux counts memory, at
 //!   1.0 to 1.3 bytes per byte.
 //! - A full send buffer takes every byte that is acknowledged at once, unless `waits_for_space` is set. Linux wakes the

@@ -28,7 +28,7 @@ use units::{Bytes, Duration, Instant, Rate};
 use self::aggregation::Aggregation;
 use self::policer::{Evidence, Policer};
 use super::{
-    Ack, CongestionControl, Loss, Recovery, Rounds, Sent, Setup, State, Timeout, Windowed,
+    Ack, CongestionControl, Loss, Recovery, Rounds, Sent, Setup, State, Timeout, Windowed, burst,
 };
 use crate::Rng;
 
@@ -85,11 +85,8 @@ const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 /// Upper bound of the aggregation, as a time at the estimated rate (`bbr_extra_acked_max_us`).
 const EXTRA_ACKED_TIME: Duration = Duration::from_millis(100);
-/// Below 1.2 Mbit/s segments leave one by one (`bbr_min_tso_rate`), bytes per second.
-const MIN_BURST_RATE: f64 = 1_200_000.0 / 8.0;
-/// The largest burst that the kernel passes to the device: 64 KiB minus headers
-/// (`GSO_LEGACY_MAX_SIZE`).
-const MAX_BURST: u64 = 65_536 - 1 - 320;
+/// Segments of the largest burst (`bbr_tso_segs_goal`).
+const MAX_SEGMENTS: u64 = 127;
 /// RTT before the first sample, as in Linux.
 const NOMINAL_RTT: Duration = Duration::from_millis(1);
 
@@ -233,9 +230,9 @@ impl Bbr {
     /// Burst that the kernel would pass to the device (`bbr_tso_segs_goal`): the data of a millisecond.
     #[inline]
     fn burst(&self) -> Bytes {
-        let least = if self.pacing < MIN_BURST_RATE { 1 } else { 2 };
-        let bytes = ((self.pacing / 1024.0) as u64).min(MAX_BURST);
-        self.mss * (bytes / self.mss.0).clamp(least, 127)
+        let rate = Rate((self.pacing * 8.0) as u64);
+        let segments = burst::segments(rate, 0, self.mss.0, burst::least_of_bbr(rate));
+        self.mss * segments.min(MAX_SEGMENTS)
     }
 
     // ---- the flight that fills the path ----
