@@ -53,11 +53,16 @@ pub struct Figures {
     pub jitter_ms: Option<f64>,
     /// The queue still grew: see [`is_rising`].
     pub rising: bool,
+    /// How long the queue was before, where it was as long as it is at the end, ms: see [`Figures::after`].
+    pub regained_ms: Option<f64>,
 }
 
 /// A smaller rise is none: half of what an A allows. The window law lets the queue of a path of 20 ms swing between a quarter and
 /// three quarters of that, over seconds; with 5 ms two of four measurements of a cured uplink had no grade.
 const MIN_RISE_MS: f64 = 15.0;
+
+/// Probes that show how long a queue was: a fifth of a second at 50 a second. Fewer may be delayed by something else.
+const MIN_THERE: usize = 10;
 
 /// Whether the queue still grew at the end: the median of the last third is above that of the first by more than 20 %
 /// and `MIN_RISE_MS`, or that of the last tenth is above that of all by as much. A load fills a deep buffer over seconds; what is
@@ -167,7 +172,27 @@ impl Figures {
             p99: with_interval(2),
             jitter_ms,
             rising: is_rising(delays_ms),
+            regained_ms: None,
         })
+    }
+
+    /// The same, of `delays_ms` that followed on `before_ms` of the same load.
+    ///
+    /// A queue that rises to where it has been is no buffer that is still being filled: a sender has backed off and regains its
+    /// window, which takes CUBIC `K` = ∛(0.3 W / 0.4) seconds (RFC 9438, section 4.2), seven at 20 Mbit/s and 300 ms. Its delay will
+    /// reach what it was, so the grade counts with that and need not be withheld.
+    pub fn after(mut self, delays_ms: &[f64], before_ms: &[f64]) -> Figures {
+        let mut before: Vec<f64> = before_ms.iter().copied().filter(|ms| ms.is_finite()).collect();
+        before.sort_by(f64::total_cmp);
+        let longest = before.len().checked_sub(MIN_THERE).map(|n| before[n]);
+        let end_ms = median(&delays_ms[delays_ms.len() - (delays_ms.len() / 10).max(1)..]);
+        self.regained_ms = longest.filter(|ms| self.rising && *ms >= end_ms);
+        self
+    }
+
+    /// Whether the queue still grew to a length that is not known.
+    pub fn still_fills(&self) -> bool {
+        self.rising && self.regained_ms.is_none()
     }
 
     /// Share of probes that were lost.
@@ -191,12 +216,13 @@ impl Figures {
             ));
         }
         let step = |ms: f64| STEPS.iter().position(|(below, _)| ms < *below).unwrap_or(STEPS.len());
-        let (best, worst) = (grade(self.p95.low_ms), grade(self.p95.high_ms));
+        let high_ms = self.p95.high_ms.max(self.regained_ms.unwrap_or(0.0));
+        let (best, worst) = (grade(self.p95.low_ms), grade(high_ms));
         // Nothing is worse than the last step.
-        if self.rising && step(self.p95.low_ms) < STEPS.len() {
+        if self.still_fills() && step(self.p95.low_ms) < STEPS.len() {
             return Verdict::None(format!("the delay still rose at the end: {best} at best"));
         }
-        match step(self.p95.high_ms) - step(self.p95.low_ms) {
+        match step(high_ms) - step(self.p95.low_ms) {
             0 => Verdict::One(best),
             1 => Verdict::Two(best, worst),
             _ => {
@@ -256,6 +282,16 @@ mod tests {
         let found = figures(&grows(0.3));
         assert!(found.rising && !found.is_certain());
         assert_eq!(found.verdict().why(), Some("the delay still rose at the end: C at best"));
+        // Where it rises to what it was before, that is its end, and both grades are possible; a longer queue is not known from
+        // fewer probes than ten, nor from a shorter queue.
+        let verdict = |before: &[f64]| figures(&grows(0.3)).after(&grows(0.3), before).verdict();
+        assert_eq!(verdict(&[150.0; 10]), Verdict::One("C"));
+        assert_eq!(verdict(&[250.0; 10]), Verdict::Two("C", "D"));
+        assert!(verdict(&[150.0; 9]).why().is_some());
+        assert!(verdict(&[100.0; 50]).why().is_some());
+        assert!(verdict(&[f64::INFINITY; 50]).why().is_some());
+        let level = vec![150.0; 400];
+        assert_eq!(figures(&level).after(&level, &[900.0; 50]).regained_ms, None);
         let late: Vec<f64> = grows(1.0).iter().map(|ms| ms + 500.0).collect();
         assert_eq!(figures(&late).verdict(), Verdict::One("F"));
         // It stands at 90 ms, and grows in the last fifth only.

@@ -280,7 +280,7 @@ impl Outcome {
                         path_changed,
                         hops: &hops,
                     };
-                    evaluated.phase(load, step.until, rng)
+                    evaluated.phase(load, (step.from, step.until), rng)
                 })
                 .collect()
         });
@@ -316,15 +316,22 @@ struct Evaluated<'a> {
 }
 
 impl Evaluated<'_> {
-    fn phase(&self, load: &Load, until: i64, rng: &mut Rng) -> Option<PhaseOutcome> {
+    /// Of a load that began then and lasted until then.
+    fn phase(
+        &self,
+        load: &Load,
+        (begun, until): (i64, i64),
+        rng: &mut Rng,
+    ) -> Option<PhaseOutcome> {
         let from = load.measured?;
         // Where the test broke off, time without probes says nothing.
         let last = self.seen.records.last().map_or(from, |record| record.t1 + 1);
         let until = if self.seen.ended.is_some() { until.min(last) } else { until };
         let mut figures = |lost: &dyn Fn(Fate) -> bool, part: fn(Queue) -> f64| {
             let delay = |times: &Times| part(self.clocks.queue(times));
-            let delays = delays(self.seen, (from, until), lost, self.fates, delay);
-            Figures::of(&delays, self.seen.per_s, rng)
+            let within = |from, until| delays(self.seen, (from, until), lost, self.fates, delay);
+            let (before, measured) = (within(begun, from), within(from, until));
+            Some(Figures::of(&measured, self.seen.per_s, rng)?.after(&measured, &before))
         };
         let up = figures(&|fate| fate == Fate::LostUp, |queue| queue.up_ms);
         let down = figures(&|fate| fate == Fate::LostDown, |queue| queue.down_ms);

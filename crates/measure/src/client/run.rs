@@ -1,5 +1,6 @@
 //! Leads a test through its phases: idle, each load with the drain of its queue behind it, idle.
 
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -342,7 +343,7 @@ impl Run<'_> {
         while fine && self.loads.bytes() < self.max_bytes {
             let so_far = begun.elapsed();
             if so_far >= timing.loaded {
-                if so_far >= most || !load.measured.is_some_and(|from| self.lacks_a_grade(from)) {
+                if so_far >= most || !load.measured.is_some_and(|at| self.lacks_a_grade(from, at)) {
                     break;
                 }
                 self.step_ends = begun + most;
@@ -360,10 +361,10 @@ impl Run<'_> {
                 locked(&self.control.from_server.infos).last().cloned().unwrap_or_default();
             load.streams = self.loads.streams(&reported.streams);
             if let Some(measured) = load.measured {
-                match self.figures(measured) {
+                match self.figures(from, measured) {
                     Some(figures) if figures.is_certain() => break,
                     // The buffer was still filling: again, if there is time for enough probes.
-                    Some(figures) if figures.rising && figures.probes >= MIN_PROBES => {
+                    Some(figures) if figures.still_fills() && figures.probes >= MIN_PROBES => {
                         // An eighth more, since a busy host sends some late, and those do not count.
                         let needed = MIN_PROBES as f64 / self.seen.per_s * 1.125;
                         if begun.elapsed() + Duration::from_secs_f64(needed) < most {
@@ -432,24 +433,26 @@ impl Run<'_> {
         }
     }
 
-    /// Figures of the round trip so far, for which no clock has to be fitted.
-    fn figures(&mut self, measured: i64) -> Option<Figures> {
+    /// Figures of the round trip so far of a load that began then, for which no clock has to be fitted.
+    fn figures(&mut self, begun: i64, measured: i64) -> Option<Figures> {
         let records = self.prober.records();
         let rtts = round_trips(&records);
         let least = rtts.iter().map(|(_, rtt)| *rtt).reduce(f64::min)?;
-        let delays: Vec<f64> =
-            rtts.iter().filter(|(t1, _)| *t1 >= measured).map(|(_, rtt)| rtt - least).collect();
-        Figures::of(&delays, self.seen.per_s, &mut self.rng)
+        let within = |times: Range<i64>| -> Vec<f64> {
+            rtts.iter().filter(|(t1, _)| times.contains(t1)).map(|(_, rtt)| rtt - least).collect()
+        };
+        let (before, delays) = (within(begun..measured), within(measured..i64::MAX));
+        Some(Figures::of(&delays, self.seen.per_s, &mut self.rng)?.after(&delays, &before))
     }
 
     /// Whether what was measured since then gives no grade.
-    fn lacks_a_grade(&mut self, since: i64) -> bool {
+    fn lacks_a_grade(&mut self, begun: i64, since: i64) -> bool {
         let records = self.prober.records();
         let latest = records.iter().rev().take_while(|record| record.t1 >= since);
         if latest.filter(|record| !record.late).count() < MIN_PROBES {
             return true;
         }
-        self.figures(since).is_none_or(|figures| figures.verdict().why().is_some())
+        self.figures(begun, since).is_none_or(|figures| figures.verdict().why().is_some())
     }
 
     fn progress(&mut self) {
