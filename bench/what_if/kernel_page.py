@@ -165,8 +165,7 @@ How well [`unbloat what-if`](../commands/what-if.md) predicts what a cure does t
 are the kernel's. DRWA, the law on ACKs and the gate are unbloat-agent's. AFC is in no kernel.
 
 - *lab*: {lab} of {lab_whole} runs are stored. The link, FQ-CoDel and CAKE are the emulator's. A run during which 1 % of the deliveries were
-  more than 3 ms late is not stored, nor one during which the machine paused for 10 ms. {unknown} runs are from before pauses were
-  recorded.
+  more than 3 ms late is not stored, nor one during which the machine paused for 10 ms.
 - *netem*: {netem} of {netem_whole} runs, of a quarter of the test half. The link is the kernel's own token bucket, with its own FIFO, FQ-CoDel and CAKE, and netem
   on the way back, in a guest. None of this project's code is in the path, and no modem, so that the gate is not run.
 
@@ -201,11 +200,6 @@ def page(stores: Sequence[tuple[Testbed, Truths, Runs]]) -> str:
         **counts,
         lab_whole=len(LAB.cases),
         netem_whole=len(NETEM.cases),
-        unknown=sum(
-            "latest_ms" not in row
-            for of_link in of_testbed[LAB.name].values()
-            for row in of_link.values()
-        ),
         predicted=sum(len(own) for _, _, own in stores),
         starts=sum(len(testbed.starts) for testbed, _, _ in stores),
         kernels=" and ".join(sorted({row["kernel"] for row in every})),

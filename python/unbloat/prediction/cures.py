@@ -18,7 +18,7 @@ Way = Literal["up", "down"]
 # As one sets a shaper after a speed test: `scenarios/beyond-matrix-up.toml`.
 SHAPED_SHARE = 0.85
 WINDOW = law("agent", 1.75, ADAPTIVE)
-# What a predicted p95 of the queue is off by beside a kernel, in 16 to 18 of 20 figures of the tuning half of `docs/generated/what-if-kernel.md` that
+# What a predicted p95 of the queue is off by beside a kernel, in 15 to 19 of 20 figures of the tuning half of `docs/generated/what-if-kernel.md` that
 # the draws and the quantiles beside p95 do not have: of BBR and FQ-CoDel, of laws on windows, and of the gate. That of all others is smaller
 # than the least.
 ERROR, ERROR_SHORT, ERROR_LAW, ERROR_GATE = 0.15, 0.35, 0.6, 0.75
