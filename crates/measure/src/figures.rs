@@ -69,13 +69,19 @@ const MIN_THERE: usize = 10;
 /// measured meanwhile is less than what stays. The queue that CUBIC keeps swings by less (its β is 0.7: between 0.85 and
 /// 1.2 of its mean where the buffer is as large as the path).
 pub fn is_rising(delays_ms: &[f64]) -> bool {
-    let (n, third, tenth) = (delays_ms.len(), delays_ms.len() / 3, delays_ms.len() / 10);
-    if tenth == 0 {
+    let Some(end_ms) = end_ms(delays_ms) else {
         return false;
-    }
+    };
+    let (n, third) = (delays_ms.len(), delays_ms.len() / 3);
     let above = |high: f64, low: f64| high > low + f64::max(MIN_RISE_MS, 0.2 * low);
     above(median(&delays_ms[n - third..]), median(&delays_ms[..third]))
-        || above(median(&delays_ms[n - tenth..]), median(delays_ms))
+        || above(end_ms, median(delays_ms))
+}
+
+/// The median of the last tenth; `None` where that is no probe.
+fn end_ms(delays_ms: &[f64]) -> Option<f64> {
+    let (n, tenth) = (delays_ms.len(), delays_ms.len() / 10);
+    (tenth > 0).then(|| median(&delays_ms[n - tenth..]))
 }
 
 /// A grade, as far as the interval allows one.
@@ -182,11 +188,13 @@ impl Figures {
     /// window, which takes CUBIC `K` = ∛(0.3 W / 0.4) seconds (RFC 9438, section 4.2), seven at 20 Mbit/s and 300 ms. Its delay will
     /// reach what it was, so the grade counts with that and need not be withheld.
     pub fn after(mut self, delays_ms: &[f64], before_ms: &[f64]) -> Figures {
-        let mut before: Vec<f64> = before_ms.iter().copied().filter(|ms| ms.is_finite()).collect();
-        before.sort_by(f64::total_cmp);
-        let longest = before.len().checked_sub(MIN_THERE).map(|n| before[n]);
-        let end_ms = median(&delays_ms[delays_ms.len() - (delays_ms.len() / 10).max(1)..]);
-        self.regained_ms = longest.filter(|ms| self.rising && *ms >= end_ms);
+        if let Some(end_ms) = end_ms(delays_ms).filter(|_| self.rising) {
+            let mut before: Vec<f64> =
+                before_ms.iter().copied().filter(|ms| ms.is_finite()).collect();
+            before.sort_by(f64::total_cmp);
+            let longest = before.len().checked_sub(MIN_THERE).map(|n| before[n]);
+            self.regained_ms = longest.filter(|ms| *ms >= end_ms);
+        }
         self
     }
 
