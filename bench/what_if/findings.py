@@ -46,7 +46,7 @@ import unbloat  # noqa: E402
 GENERATED = HERE.parents[1] / "docs" / "generated"
 STORE, PAGE = GENERATED / "link-findings.jsonl", GENERATED / "link-findings.md"
 # Raised when runs are made or judged in another way.
-METHOD = 4
+METHOD = 5
 ENDS = ("client", "server")
 RATE, SIZE = "bottleneck-rate", "buffer-size"
 BIN_NS = 100_000_000

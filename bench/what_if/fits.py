@@ -57,7 +57,7 @@ from unbloat.phones.upload import SIMULATED_EPOCH_NS  # noqa: E402
 
 STORE, PAGE = GENERATED / "link-fits.jsonl", GENERATED / "link-fits.md"
 # Raised when runs are made or judged in another way.
-METHOD = 8
+METHOD = 9
 WINDOW_S = 1.0
 # Part of the slots of a second with a queue: then the rate was seen in it.
 QUEUED = 0.9

@@ -35,7 +35,7 @@ from unbloat.run.store import Store  # noqa: E402
 STORE, PAGE = GENERATED / "what-if-kernel.jsonl", GENERATED / "what-if-kernel.md"
 NAMES = ("testbed", "link", "cure", "run")
 # Raised when captures are predicted in another way, or what the code makes of them has changed.
-METHOD = 11
+METHOD = 12
 Case = kernel_runs.Case
 Row = dict[str, Any]
 Truths = Mapping[tuple[str, int], Mapping[str, Row]]

@@ -55,7 +55,7 @@ from unbloat.run.figures import Figures  # noqa: E402
 
 STORE, PAGE = GENERATED / "what-if.jsonl", GENERATED / "what-if.md"
 # Raised when runs are made or judged in another way.
-METHOD = 10
+METHOD = 11
 RUNS = 1
 # Fewer than the command's own, for the time that the runs take.
 DRAWS = 20
@@ -132,7 +132,7 @@ def of_baseline(found: WhatIf, name: str) -> dict[str, list[float]]:
     queued_bytes = round(statistics.mean(rates) / 8 * longest_queue_ms(fitted) / 1000)
     buffer_bytes = max(queued_bytes, MIN_BUFFER_BYTES)
     sender = next(iter(found.senders))
-    draw = Draw(rates, fitted.slot_s, fitted.rtt_ms or 0.0, None, buffer_bytes, Sort(sender), 1)
+    draw = Draw(rates, fitted.slot_s, fitted.delay_ms, None, buffer_bytes, Sort(sender), 1)
     cures: Sequence[Cure] = (AS_IT_WAS, *(one.cure for one in found.cures))
     outcomes = replayed([(draw, cure) for cure in cures], "up", 1, None)
     return {

@@ -40,8 +40,6 @@ BY_NETWORK: tuple[dict[str, tuple[str, ...]], ...] = (
         "file of 2 MB": BOTH[1:],
         # No round trip is measured while the holes of the first overflow fill: the queue's end shows late.
         "westwood": BOTH[:1],
-        # With few segments in flight its ACK clock shows after a second of them.
-        "lp": BOTH[:1],
         # In ProbeRTT few segments are in flight, and nothing shows why.
         "bbr3": BOTH[1:],
     },

@@ -48,8 +48,9 @@ def test_a_sample_by_cubic_is_explained_and_a_cure_shortens_its_queue(
     assert by_name["acks"].better == 1.0
     assert by_name["acks"].queue_ms_p95[2] < found.as_it_was.queue_ms_p95[0] / 10
     assert found.best is not None
-    # A shaper at 85 % costs more than a cure may.
-    assert by_name["cake"].better == 0.0
+    # A shaper at 85 % costs more than a cure may; in a draw whose rate varies it may be just within.
+    assert by_name["cake"].goodput_bps[1] < 0.9 * found.as_it_was.goodput_bps[1]
+    assert by_name["cake"].better <= 0.25
 
 
 def test_its_json_has_each_cure_with_intervals_and_its_command() -> None:
@@ -73,7 +74,7 @@ def test_an_interval_is_never_narrower_than_the_error_of_its_cure() -> None:
         for low, middle, high in (one.queue_ms_p50, one.queue_ms_p95):
             assert low <= max(middle * (1 - one.cure.error), 0.0) + 1e-9, one.cure.name
             assert high >= middle * (1 + one.cure.error) - 1e-9, one.cure.name
-    assert len({cure.error for cure in CURES}) == 4
+    assert len({cure.error for cure in CURES}) == 3
     assert "error" not in repr(CURES[0]), "runs are named without it"
 
 
@@ -184,7 +185,8 @@ def test_holds_of_a_long_queue_alone_leave_open_what_a_short_one_has() -> None:
     assert bbr.goodput_bps[0] <= twin.seen.goodput_bps <= bbr.goodput_bps[2]
     assert bbr.goodput_bps[0] < 0.5 * bbr.goodput_bps[2], "with holds it would get much less"
     assert twin.seen.queue_ms_p95 < 0.1 * found.seen.queue_ms_p95
-    assert bbr.queue_ms_p95[2] < 0.1 * found.seen.queue_ms_p95
+    assert bbr.queue_ms_p95[1] < 0.1 * found.seen.queue_ms_p95
+    assert bbr.queue_ms_p95[0] <= twin.seen.queue_ms_p95 <= bbr.queue_ms_p95[2]
     assert twin.senders == {"bbr": 1.0}, "recognised by its probes"
 
 

@@ -76,11 +76,6 @@ def again(case: tuple[str, str, int]) -> None:
     assert Store(STORE, NAMES).runs(key(whole), settings(whole)) == [measured(whole, TRACES)]
 
 
-# Known misses, that are to miss as long as they stand here: a lower bound of 64,393 bytes for a buffer of 64,000 (norway-train, BBR, run 2). The packet
-# that the link is sending counts as queued, though it is in no buffer.
-WRONG_BOUNDS = {SIZE: 1}
-
-
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     """Of nine in ten, on links that no rule was made by. More are allowed: an interval is never narrower than what the tick and
     the headers leave open."""
@@ -89,7 +84,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
         for rule in (RATE, SIZE):
             one = found[rule, end, TEST]
             assert one.inside >= 0.85 * one.valued > 40, (rule, end)
-            assert one.wrong_bounds == WRONG_BOUNDS.get(rule, 0), (rule, end)
+            assert one.wrong_bounds == 0, (rule, end)
 
 
 def queue(*bins: tuple[int, float]) -> list[dict[str, Any]]:

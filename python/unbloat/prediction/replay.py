@@ -92,6 +92,11 @@ qdisc = {qdisc}
 gate = {gate}
 firmware = {{ buffer = "{first_bytes} B", report_every = "5 ms", report_delay = "100 ms" }}
 """
+# Of the gate: in the lab it is the agent's, which has no queue above it.
+AGENTS_GATE = """\
+[lab]
+gate = "agent"
+"""
 HOLD_CHANGE = """\
 [[change]]
 at = "{at_ms} ms"
@@ -141,6 +146,7 @@ def scenario(case: Case, way: Way) -> str:
             gate=cure.gate or '"none"',
             first_bytes=first_bytes(draw),
         )
+        device += AGENTS_GATE if cure.gate else ""
     duration_s = draw.slot_s * len(draw.rates_bps)
     # An agent at the receiver limits all that come from one host.
     at_receiver = f"[flow.receiver]\nwindow = {cure.receiver}" if cure.receiver else ""

@@ -26,7 +26,7 @@
 //! - Where losses of a second and more agree with themselves, and the buffer held more later without a loss, it grew. The
 //!   value is a lower bound then, beside `buffer_bytes_before`.
 //! - `not reached`: nothing was lost, or losses came at any queue (random loss, or queue management that drops early). Then
-//!   only a lower bound is known, the queue that was exceeded in 1 % of the time.
+//!   only a lower bound is known, the queue that was exceeded in 1 % of the time, less the packet that is on the link.
 //!
 //! Minimum: 3 s in which a queue certainly stood (8 ms, three ticks and two packets of wait). It is withheld where
 //! timestamps show nothing, or where the capture is beside neither host.
@@ -250,7 +250,8 @@ fn at_least(e: &Evidence<'_>, queues: &Queues) -> Option<Finding> {
     let (size, wait_ms) = (most(BYTES)?, most(MS)?);
     let unknown_ms = (queues.tick + HOST).as_millis_f64();
     let known = 1.0 - (unknown_ms / wait_ms.max(unknown_ms));
-    let (low, low_ms) = (size * known, wait_ms * known);
+    // One packet of the queue is on the link, and in no buffer.
+    let (low, low_ms) = ((size - queues.packet_bytes).max(0.0) * known, wait_ms * known);
     let mut v = Values::default();
     v.text("limit", "not reached")
         .number("losses", queues.lost.len() as f64)

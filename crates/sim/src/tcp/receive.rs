@@ -1,8 +1,8 @@
 //! The receiving half of a TCP endpoint.
 //!
 //! signal: data segments, the application's reading · model: reassembly, SACK with DSACK (RFC 2018,
-//! RFC 2883), delayed ACKs (RFC 9293 section 3.8.6.3, with Linux's quick ACKs at the start), a
-//! window law of `algo::rwnd`, silly-window avoidance (RFC 9293 section 3.8.6.2.2) · action: when
+//! RFC 2883), delayed ACKs (RFC 9293 section 3.8.6.3, with Linux's quick ACKs at the start and while
+//! the window grows), a window law of `algo::rwnd`, silly-window avoidance (RFC 9293 section 3.8.6.2.2) · action: when
 //! an ACK is due, and its contents.
 
 use std::cell::RefCell;
@@ -21,6 +21,8 @@ use crate::ranges::Ranges;
 
 /// ACKs that go at once when a connection is young: Linux `TCP_MAX_QUICKACKS`.
 const QUICK: u32 = 16;
+/// Linux `tcp_event_data_recv`: smaller segments are no bulk data and do not open the window.
+const SMALL_SEGMENT: u64 = 128;
 
 /// Fixed properties of a receiver.
 #[derive(Clone, Debug)]
@@ -73,6 +75,8 @@ pub struct Receiver {
     /// Starts of the segments that arrived max recently beyond a hole, newest first.
     recent: [Option<u64>; SACK_BLOCKS + 1],
     dsack: Option<(u64, u64)>,
+    /// What the window may be, in bytes: Linux `rcv_ssthresh`.
+    opened: u64,
     /// Right edge of the advertised window, which is never retracted.
     edge: u64,
     /// Window in the last ACK.
@@ -116,6 +120,7 @@ impl Receiver {
             beyond_hole: Ranges::default(),
             recent: [None; SACK_BLOCKS + 1],
             dsack: None,
+            opened: first,
             edge: first,
             advertised: first,
             zero_since: None,
@@ -231,6 +236,7 @@ impl Receiver {
         let rtt = if f.len > 0 { self.echo(f, now_ticks) } else { None };
         self.on_arrival(now, f, rtt);
         self.sample(now, Cause::Arrived, rtt);
+        self.grow(f.len);
         if self.settings.read == Read::AtOnce {
             self.copied = self.nxt;
             self.sample(now, Cause::Copied, None);
@@ -292,6 +298,23 @@ impl Receiver {
         self.law.on_sample(now, &sample);
     }
 
+    /// Linux `tcp_grow_window`: the window opens to the law's by two segments per segment. Each of these is acknowledged:
+    /// at 10 Mbit/s that makes the train of ACKs by which HyStart ends slow start.
+    fn grow(&mut self, len: u32) {
+        let target = self.law.window().0;
+        if self.settings.window_update == WindowUpdate::Segment {
+            self.opened = target;
+            return;
+        }
+        // `tcp_set_window_clamp`: a smaller one counts at once, and what was advertised is never less than open.
+        self.opened = self.opened.max(self.advertised).min(target);
+        if target > self.opened && u64::from(len) >= SMALL_SEGMENT {
+            let step = 2 * self.settings.mss.max(u64::from(len));
+            self.opened = target.min(self.opened + step);
+            self.quick |= 1;
+        }
+    }
+
     fn remember(&mut self, from: u64) {
         let keep =
             self.recent.iter().position(|r| *r == Some(from)).unwrap_or(self.recent.len() - 1);
@@ -307,7 +330,7 @@ impl Receiver {
         let buffer = self.law.buffer().0;
         let free = buffer.saturating_sub(self.unread() + self.beyond_hole.total());
         let unit = 1_u64 << self.settings.scale;
-        let target = self.law.window().0.min(free);
+        let target = self.law.window().0.min(self.opened).min(free);
         let current = self.edge.saturating_sub(self.nxt);
         if self.settings.window_update == WindowUpdate::Segment {
             // AFC's simulations: whole segments; the one that ends a zero window is advertised

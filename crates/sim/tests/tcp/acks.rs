@@ -14,12 +14,20 @@ fn acks(seen: &[TcpSegment]) -> Vec<TcpSegment> {
         .collect()
 }
 
+/// A window that is open from the beginning: the largest of a SYN.
+const OPEN: u64 = 65_535;
+
+/// Bytes from each ACK to the next.
+fn steps(seen: &[TcpSegment]) -> Vec<u32> {
+    acks(seen).windows(2).map(|w| w[1].ack.wrapping_sub(w[0].ack)).collect()
+}
+
 #[test]
 fn every_second_segment_is_acknowledged_once_the_quick_acks_are_over() {
     // RFC 9293 section 3.8.6.3; Linux acknowledges the first sixteen segments one by one.
-    let s = made::path(10.0, ms(40), 1_000, 2);
-    let seen = made::segments(&s, RECEIVER);
-    let steps: Vec<u32> = acks(&seen).windows(2).map(|w| w[1].ack.wrapping_sub(w[0].ack)).collect();
+    let mut s = made::path(10.0, ms(40), 1_000, 2);
+    s.flows[0].receiver.window = made::fixed(OPEN);
+    let steps = steps(&made::segments(&s, RECEIVER));
     // Sixteen ACKs are fifteen steps.
     assert!(steps[..15].iter().all(|step| u64::from(*step) == MSS), "{:?}", &steps[..15]);
     let later = &steps[20..];
@@ -29,8 +37,26 @@ fn every_second_segment_is_acknowledged_once_the_quick_acks_are_over() {
 }
 
 #[test]
+fn each_segment_is_acknowledged_while_the_window_grows() {
+    // Linux `tcp_grow_window`: two segments per segment, and an ACK for each.
+    let mut s = made::path(10.0, ms(40), 1_000, 2);
+    s.flows[0].receiver.window = made::fixed(OPEN + 200 * MSS);
+    let seen = made::segments(&s, RECEIVER);
+    let steps = steps(&seen);
+    let single = steps.iter().take_while(|step| u64::from(**step) == MSS).count();
+    // A hundred segments open it. Sixteen more, and the first, are quick in any case.
+    assert!((100..=118).contains(&single), "{single} one by one");
+    let scale = seen[1].options.window_scale.expect("a scale");
+    let windows = acks(&seen).iter().map(|p| u64::from(p.window) << scale).collect::<Vec<_>>();
+    let most = windows.windows(2).map(|w| w[1].saturating_sub(w[0])).max().expect("ACKs");
+    assert!(most <= 2 * MSS + (1 << scale), "the window grew by {most} bytes at once");
+    assert!(windows[99] + 3 * MSS > OPEN + 200 * MSS, "{} bytes", windows[99]);
+}
+
+#[test]
 fn a_lone_segment_is_acknowledged_after_the_delay() {
     let mut s = made::path(10.0, ms(40), 1_000, 3);
+    s.flows[0].receiver.window = made::fixed(OPEN);
     s.flows[0].app = scenario::App::Requests {
         request: units::Bytes(300),
         responses: vec![units::Bytes(900)],
