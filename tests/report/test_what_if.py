@@ -40,6 +40,8 @@ def test_the_page_has_a_mark_and_a_row_for_each_cure(
     assert all(one.cure.name in said for one in found.cures)
     assert inked(page, "fitted-rate") > 1000
     assert inked(page, "replayed-rtt") > 1000
+    filled = "() => [...document.querySelectorAll('.panel')].map(e => e.querySelector('.plot').clientWidth / e.querySelector('.body').clientWidth)"
+    assert page.evaluate(filled) == [1, 1]
     assert page.locator("h1").inner_text().startswith("The shortest queue: ")
     wide = "() => [...document.querySelectorAll('li, .card, .panel')].some(e => e.scrollWidth > e.clientWidth + 1)"
     assert not page.evaluate(wide)
