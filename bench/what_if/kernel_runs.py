@@ -61,6 +61,10 @@ Case = tuple[Link, Cure, int]
 Row = dict[str, Any]
 
 
+class BusyError(LabError):
+    """A run that measured itself that packets were late, or that a kernel dropped some."""
+
+
 def cases(runs: int = RUNS) -> list[Case]:
     """All first runs before all second ones, and the test half first: what an ended command has of them is of use."""
     halves = sorted(LINKS, key=lambda link: link.half != TEST)
@@ -123,7 +127,9 @@ def row_of(run: unbloat.Run, cure: Cure) -> Row:
         raise LabError(f"agents that ran: {info['agents']}")
     late_us = info["lateness_us_p99"]
     if late_us is None or late_us > MAX_LATE_US or info["kernel_drops"]:
-        raise LabError(f"the machine was too busy: {late_us} µs late, {info['kernel_drops']} drops")
+        raise BusyError(
+            f"the machine was too busy: {late_us} µs late, {info['kernel_drops']} drops"
+        )
     return {
         "late_ms": rounded(late_us / 1000),
         "latest_ms": rounded(info["lateness_us_max"] / 1000),

@@ -15,6 +15,7 @@
  *   over=BYTES          ... but only while the opposite FIFO holds more than that
  *   from=S              loss, dup and reorder begin then
  *   kill=FROM/TO        bytes [FROM, TO) of every connection are dropped when first sent
+ *   stall=S/PACKETS     the link stands still for S seconds from when so many of those packets were sent again
  *   blackout=FROM/TO    every packet is dropped between these seconds
  *   seed=N
  *
@@ -69,7 +70,7 @@ struct flow { uint32_t key, isn, end; uint8_t used; };
 struct direction {
     char name;
     int in, out;
-    uint64_t rate, queue, delay, jitter, hold, hold_span, burst_from, burst, over, from, kill_from, kill_to, dark_from, dark_to, rng;
+    uint64_t rate, queue, delay, jitter, hold, hold_span, burst_from, burst, over, from, kill_from, kill_to, stall, stall_after, killed_again, stall_from, dark_from, dark_to, rng;
     double loss, dup, reorder;
     struct step rates[STEPS], deeps[STEPS];
     int n_rates, n_deeps;
@@ -143,6 +144,7 @@ static void parse(struct direction *d, char *text) {
         else if (!strcmp(item, "seed")) d->rng = (uint64_t)a * 2 + (d->name == 'u');
         else if (!strcmp(item, "burst")) { d->burst_from = (uint64_t)(a * 1e9); d->burst = (uint64_t)(b * 1e6); }
         else if (!strcmp(item, "kill")) { d->kill_from = (uint64_t)a; d->kill_to = (uint64_t)b; }
+        else if (!strcmp(item, "stall")) { d->stall = (uint64_t)(a * 1e9); d->stall_after = (uint64_t)b; }
         else if (!strcmp(item, "blackout")) { d->dark_from = (uint64_t)(a * 1e9); d->dark_to = (uint64_t)(b * 1e9); }
         else if (!strcmp(item, "step") && d->n_rates < STEPS) d->rates[d->n_rates++] = (struct step){(uint64_t)(a * 1e9), (uint64_t)b};
         else if (!strcmp(item, "deep") && d->n_deeps < STEPS) d->deeps[d->n_deeps++] = (struct step){(uint64_t)(a * 1e9), (uint64_t)b};
@@ -199,8 +201,8 @@ static struct view look(const uint8_t *p, uint32_t len) {
     return v;
 }
 
-/* Whether this is the first transmission of bytes that `kill` names. */
-static int to_be_killed(struct direction *d, const struct view *v) {
+/* Whether this is the first transmission of bytes that `kill` names. Another one may begin `stall`. */
+static int to_be_killed(struct direction *d, const struct view *v, uint64_t since) {
     if (v->proto != 6 || d->kill_to <= d->kill_from) return 0;
     uint32_t key = v->sport << 16 | v->dport;
     struct flow *f = NULL;
@@ -210,15 +212,27 @@ static int to_be_killed(struct direction *d, const struct view *v) {
     }
     if (!f) return 0;
     if (v->flags & 2) { *f = (struct flow){key, v->seq, v->seq + 1, 1}; return 0; }
-    if (!f->used || !v->payload || (int32_t)(v->seq - f->end) < 0) return 0;
-    f->end = v->seq + v->payload;
+    if (!f->used || !v->payload) return 0;
     uint32_t rel = v->seq - f->isn - 1;
-    return rel >= d->kill_from && rel < d->kill_to;
+    int named = rel >= d->kill_from && rel < d->kill_to;
+    if ((int32_t)(v->seq - f->end) < 0) {
+        d->killed_again += named;
+        if (named && d->killed_again == d->stall_after) d->stall_from = since;
+        return 0;
+    }
+    f->end = v->seq + v->payload;
+    return named;
 }
 
 static uint64_t at_time(const struct step *s, int n, uint64_t t, uint64_t first) {
     for (int i = 0; i < n; i++) if (t >= s[i].at) first = s[i].value;
     return first;
+}
+
+/* Of the serializer, bit/s; 0: it stands still. */
+static uint64_t rate_at(const struct direction *d, uint64_t since) {
+    if (d->stall_from && since >= d->stall_from && since < d->stall_from + d->stall) return 0;
+    return at_time(d->rates, d->n_rates, since, d->rate);
 }
 
 /* Delay line: a binary heap by release time, then by number, so that equal times keep their order. */
@@ -251,7 +265,7 @@ static void arrive(struct direction *d, const uint8_t *data, uint32_t len, uint6
     double a = roll(d), b = roll(d), c = roll(d);
     int on = zero && since >= d->from;
     if (zero && since >= d->dark_from && since < d->dark_to) fate = BLACKOUT;
-    else if (to_be_killed(d, &v)) fate = KILL;
+    else if (to_be_killed(d, &v, since)) fate = KILL;
     else if (d->bytes + len > at_time(d->deeps, d->n_deeps, since, d->queue) || d->tail - d->head >= RING) fate = QUEUE;
     else if (on && a < d->loss) fate = LOSS;
     else if (on && b < d->reorder) fate = HOLD;
@@ -338,7 +352,7 @@ int main(int argc, char **argv) {
             struct direction *d = &D[i];
             take_in(d, since);
             t = now_ns();
-            uint64_t rate = at_time(d->rates, d->n_rates, since, d->rate);
+            uint64_t rate = rate_at(d, since);
             if (!rate) d->busy = t;
             while (rate && d->head != d->tail) {
                 struct packet *p = d->ring[d->head % RING];
@@ -363,7 +377,7 @@ int main(int argc, char **argv) {
         if (t >= sample) {
             for (int i = 0; i < 2; i++)
                 fprintf(log_file, "q %" PRIu64 " %c %" PRIu64 " %" PRIu64 "\n", t / 1000, D[i].name, D[i].bytes,
-                        at_time(D[i].rates, D[i].n_rates, since, D[i].rate));
+                        rate_at(&D[i], since));
             sample = t + 50000000ull;
         }
         if (sample < next) next = sample;

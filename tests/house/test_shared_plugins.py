@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import starved
 
 TESTS = Path(__file__).resolve().parents[1]
 NEVER_STARVED = "import starved\nstarved.MAX_LATE_SHARE = starved.MAX_LATE_S = 1e9\n"
@@ -79,6 +80,27 @@ def test_a_test_that_fails_twice_fails(tmp_path: Path) -> None:
     text = "def test_it():\n    starved.measured('late')\n    assert False\n"
     code, summary, retries = run(tmp_path, text)
     assert (code, summary["failed"], len(retries)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(("late_s", "calm"), [([0.3, 0.03, 0.001], True), ([0.3] * 9, False)])
+def test_a_retry_waits_until_wake_ups_are_in_time(
+    monkeypatch: pytest.MonkeyPatch, late_s: list[float], calm: bool
+) -> None:
+    left = list(late_s)
+
+    class Late:
+        worst_s = 0.0
+
+        def end(self) -> None:
+            self.worst_s = left.pop(0)
+
+    monkeypatch.setattr(starved, "Watch", Late)
+    monkeypatch.setattr(starved, "CALM_S", 0.01)
+    monkeypatch.setattr(starved, "TIMEOUT_S", 0.045)
+    monkeypatch.setattr(starved, "_waits_s", [])
+    assert starved.calm() is calm
+    # It looked five times, ten milliseconds each.
+    assert len(left) == (0 if calm else len(late_s) - 5)
 
 
 @pytest.mark.parametrize(("step_s", "retried"), [(0.0, 0), (3.3, 1)])

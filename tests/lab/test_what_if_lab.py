@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import starved
 from requirements import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from bench.what_if.kernel_runs import NAMES, STORE, cases, kernel_run, key, settings
+from bench.what_if.kernel_runs import NAMES, STORE, BusyError, cases, kernel_run, key, settings
 
 import unbloat
 from unbloat.prediction.lab import in_lab
@@ -120,6 +121,8 @@ def changing(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "captures"
 
 
+# As a stored run is judged, with nothing beside it: its packets may be late by 3 ms in one of a hundred.
+@pytest.mark.measured
 @pytest.mark.usefixtures("agent")
 @pytest.mark.parametrize("cure", SAMPLES)
 def test_a_run_that_is_stored_is_what_a_run_gives(tmp_path: Path, cure: str) -> None:
@@ -127,6 +130,10 @@ def test_a_run_that_is_stored_is_what_a_run_gives(tmp_path: Path, cure: str) -> 
     stored = Store(STORE, NAMES).runs(key(case), settings(case))
     assert stored is not None, "make what-if-runs"
     goodput_bps, _, queue_ms_p95 = stored[0]["figures"]
-    again_bps, _, again_ms = kernel_run(case, tmp_path, None)["figures"]
+    try:
+        again_bps, _, again_ms = kernel_run(case, tmp_path, None)["figures"]
+    except BusyError as busy:
+        starved.measured(str(busy))
+        raise
     assert again_bps == pytest.approx(goodput_bps, rel=SAME_GOODPUT)
     assert again_ms == pytest.approx(queue_ms_p95, abs=SAMPLES[cure])

@@ -13,8 +13,12 @@ import starved
 from relay_testbed import Scenario
 from requirements import unavailable
 
-# Of the relay of one scenario, in all: a hundredth of ten seconds, half of what tests of a rate permit.
-MAX_STOOD_STILL_S = 0.1
+# Of the relay of one scenario, in all: a hundredth of ten seconds, half of what tests of a rate permit. And at a time: the
+# rule for the size of a buffer has one round trip per 20 ms. On a busy machine 7 of 60 intervals were wider than 1.27 times
+# their lower end, and all seven met 50 to 75 ms of it.
+MAX_STOOD_STILL_S, MAX_AT_A_TIME_S = 0.1, 0.02
+# Of one pair. What is judged does not decide whether it is made again.
+ATTEMPTS = 3
 
 
 def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
@@ -28,6 +32,7 @@ def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
     watch.end()
     if step := watch.clock_step():
         starved.record(f"tests/truth: {name}", step, "the pairs were made again")
+        starved.calm()
         into = factory.mktemp(name)
         make(into)
     return into
@@ -40,20 +45,26 @@ def made_of(factory: pytest.TempPathFactory, name: str, scenarios: dict[str, Sce
         relay_testbed.build_relay(into)
         for scenario in scenarios.values():
             generate.make(scenario, into, into)
-            if (late_s := stood_still_s(into / scenario.name / "relay.log")) > MAX_STOOD_STILL_S:
-                why = f"the relay stood still for {late_s:.3f} s"
+            for _ in range(1, ATTEMPTS):
+                late_s, longest_s = stood_still_s(into / scenario.name / "relay.log")
+                if late_s <= MAX_STOOD_STILL_S and longest_s <= MAX_AT_A_TIME_S:
+                    break
+                why = f"the relay stood still for {late_s:.3f} s, {longest_s:.3f} s at a time"
                 starved.record(
                     f"tests/truth: {scenario.name}",
-                    {"why": why, "late_s": round(late_s, 3)},
+                    {"why": why, "late_s": round(late_s, 3), "longest_s": round(longest_s, 3)},
                     "the pair was made again",
                 )
+                starved.calm()
                 shutil.rmtree(into / scenario.name)
                 generate.make(scenario, into, into)
 
     return made(factory, name, make)
 
 
-def stood_still_s(log: Path) -> float:
-    """How late a relay was in all, by itself. It has real-time priority, so the whole machine did something else meanwhile."""
+def stood_still_s(log: Path) -> tuple[float, float]:
+    """How late a relay was in all and at most, by itself. It has real-time priority, so the whole machine did something else
+    meanwhile."""
     words = (line.split() for line in log.read_text().splitlines())
-    return sum(int(word[2]) for word in words if word[0] == "w") / 1e6
+    late_us = [int(word[2]) for word in words if word[0] == "w"]
+    return sum(late_us) / 1e6, max(late_us, default=0) / 1e6

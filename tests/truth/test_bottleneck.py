@@ -208,7 +208,9 @@ def test_a_buffer_that_was_not_full_has_a_lower_bound(links: Path, name: str, en
     assert buffer
     assert buffer["limit"] == "not reached"
     assert "buffer_bytes" not in buffer
-    assert 0.8 * largest(log) < buffer["buffer_bytes_low"] <= largest(log)
+    # The emulator's queue has the packet that is on the link, the bound does not.
+    most = largest(log)
+    assert 0.8 * (most - 1500) < buffer["buffer_bytes_low"] <= most
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -185,8 +185,10 @@ def test_the_smallest_rtt_is_the_paths_own_at_either_end(pairs: Path, name: str,
         return
     # TSval counts milliseconds: an echo can be read one too early
     assert figures["rtt_ms_min"] == pytest.approx(
-        truth["rtt_ms_min"], abs=CLOCK_MS + (end == "receiver")
+        truth["path"]["trip_ms_min"][end], abs=CLOCK_MS + (end == "receiver")
     )
+    # The kernel's is that of the handshake: a data packet needs longer at the link.
+    assert figures["rtt_ms_min"] >= truth["rtt_ms_min"] - CLOCK_MS
 
 
 @pytest.mark.parametrize("end", ["sender", "receiver"])

@@ -70,6 +70,7 @@ class Direction:
     waited_ms: list[float] = field(default_factory=list)
     transit_ms: list[float] = field(default_factory=list)
     back_ms: list[float] = field(default_factory=list)
+    trip_ms_min: dict[str, float | None] = field(default_factory=dict)  # at either end
     trips_ms: list[tuple[int, float]] = field(
         default_factory=list
     )  # when a first transmission was sent, in us; its transit and the way back of the ACK behind it
@@ -234,7 +235,25 @@ class Reader:
             for packet in self.sent.values()
             if packet.n in self.counted and packet.n in self.seen and not packet.again
         ]
+        self.flow.trip_ms_min = self.smallest_trips_ms()
         return self.flow
+
+    def smallest_trips_ms(self) -> dict[str, float | None]:
+        """The smallest time at either end from a packet to the first of the other way that its arrival preceded, with what
+        the other host took: from data to the next ACK at the sender, from an ACK to the next data at the receiver."""
+        data: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for packet in self.sent.values():
+            if packet.n in self.counted and packet.n in self.seen and not packet.again:
+                data[packet.port].append((packet.us, self.seen[packet.n]))
+        trips: dict[str, list[int]] = {"sender": [], "receiver": []}
+        for port, sent in data.items():
+            answers = [(us, us + round(ms * 1e3)) for us, ms in self.back[port]]
+            for end, asked, answered in (("sender", sent, answers), ("receiver", answers, sent)):
+                for begin, there in asked:
+                    at = bisect.bisect_left(answered, (there, 0))
+                    if at < len(answered):
+                        trips[end].append(answered[at][1] - begin)
+        return {end: min(us) / 1e3 if us else None for end, us in trips.items()}
 
     def round_trip_ms(self, packet: Sent) -> float:
         """What the relay held a delivered packet and the next answer behind it, without the time at the receiver."""
@@ -331,6 +350,7 @@ def path(log: Path, way: str, skip: int = 0) -> dict[str, Any]:
         "waited_ms": spread(flow.waited_ms),
         "transit_ms": spread(flow.transit_ms),
         "back_ms": spread(flow.back_ms),
+        "trip_ms_min": flow.trip_ms_min,
         "round_trip_ms": held(flow.trips_ms, flow.stalls, base_us),
         "queue": flow.queue,
     }
