@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import awake
 import requirements
 import starved
 import summary
@@ -32,6 +33,6 @@ if threading.current_thread() is threading.main_thread() and (
 
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the plugins of this folder, once."""
-    for plugin in (requirements, starved, summary):
+    for plugin in (requirements, starved, awake, summary):
         if not config.pluginmanager.is_registered(plugin):
             config.pluginmanager.register(plugin)
