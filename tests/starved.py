@@ -193,9 +193,17 @@ def message(failed: pytest.TestReport) -> str:
 
 
 def record(test: str, starvation: dict[str, Any], failure: str) -> None:
-    """A line of the file of retries."""
+    """A line of the file of retries: a test that failed."""
+    _append({"test": test, "starvation": starvation, "failure": (failure.splitlines() or [""])[0]})
+
+
+def made_again(what: str, starvation: dict[str, Any]) -> None:
+    """A line of that file: captures that no test had judged were made again. No limit is on these."""
+    _append({"made_again": what, "starvation": starvation})
+
+
+def _append(row: dict[str, Any]) -> None:
     path = Path(os.environ.get("UNBLOAT_RETRIES", RETRIES))
     path.parent.mkdir(parents=True, exist_ok=True)
-    row = {"test": test, "starvation": starvation, "failure": (failure.splitlines() or [""])[0]}
     with path.open("a") as file:
         file.write(json.dumps(row) + "\n")

@@ -1,4 +1,4 @@
-"""`python tests/totals.py FOLDER`: the last lines of ./check: passed, known misses, skipped by reason, retried, judged by wider bounds. Exit 1 above MAX_RETRIES.
+"""`python tests/totals.py FOLDER`: the last lines of ./check: passed, known misses, skipped by reason, retried, captures made again, judged by wider bounds. Exit 1 above MAX_RETRIES.
 
 FOLDER has rust.log (what cargo test printed), pytest.jsonl (tests/summary.py) and retries.jsonl (tests/starved.py).
 """
@@ -43,17 +43,19 @@ def totals(folder: Path) -> tuple[list[str], bool]:
         skipped.update(row["skipped"])
         assert isinstance(row["wider"], dict)
         wider |= row["wider"]
-    retries = rows(folder / "retries.jsonl")
+    starved = rows(folder / "retries.jsonl")
+    retries = [row for row in starved if "test" in row]
     lines = [f"skipped {count}: {reason}" for reason, count in skipped.most_common()]
-    for retry in retries:
-        assert isinstance(retry["starvation"], dict)
-        lines.append(f"retried {retry['test']}: {retry['starvation']['why']}")
+    for row in starved:
+        assert isinstance(row["starvation"], dict)
+        what = f"retried {row['test']}" if "test" in row else f"made again {row['made_again']}"
+        lines.append(f"{what}: {row['starvation']['why']}")
     lines += [f"judged by wider bounds {test}: {why}" for test, why in wider.items()]
     if len(retries) > MAX_RETRIES:
         lines.append(f"{len(retries)} retries are more than {MAX_RETRIES}")
     lines.append(
         f"{passed} passed, {failed} failed, {missed} known misses, {skipped.total()} skipped, "
-        f"{len(retries)} retried, {len(wider)} judged by wider bounds"
+        f"{len(retries)} retried, {len(starved) - len(retries)} captures made again, {len(wider)} judged by wider bounds"
     )
     return lines, len(retries) <= MAX_RETRIES
 

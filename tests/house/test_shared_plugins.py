@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import starved
+from totals import totals
 
 TESTS = Path(__file__).resolve().parents[1]
 NEVER_STARVED = "import starved\nstarved.MAX_LATE_SHARE = starved.MAX_LATE_S = 1e9\n"
@@ -185,3 +186,17 @@ def test_it():
     _, summary, retries = run(tmp_path, text)
     assert (summary["failed"], retries) == (failed, [])
     assert (tmp_path / "ran").read_text() == str(ran)
+
+
+@pytest.mark.parametrize(("tests", "pairs", "fine"), [(2, 9, True), (3, 0, False)])
+def test_more_than_two_retries_are_a_failure_and_captures_made_again_are_listed(
+    tmp_path: Path, tests: int, pairs: int, fine: bool
+) -> None:
+    late = {"starvation": {"why": "late"}}
+    rows = [{"test": "t"} | late] * tests + [{"made_again": "the pair small"} | late] * pairs
+    (tmp_path / "retries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines, within = totals(tmp_path)
+    assert within is fine
+    assert lines.count("retried t: late") == tests
+    assert lines.count("made again the pair small: late") == pairs
+    assert f"{tests} retried, {pairs} captures made again" in lines[-1]

@@ -31,7 +31,7 @@ def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
     make(into)
     watch.end()
     if step := watch.clock_step():
-        starved.record(f"tests/truth: {name}", step, "the pairs were made again")
+        starved.made_again(f"the pairs of {name}", step)
         starved.calm()
         into = factory.mktemp(name)
         make(into)
@@ -50,10 +50,9 @@ def made_of(factory: pytest.TempPathFactory, name: str, scenarios: dict[str, Sce
                 if late_s <= MAX_STOOD_STILL_S and longest_s <= MAX_AT_A_TIME_S:
                     break
                 why = f"the relay stood still for {late_s:.3f} s, {longest_s:.3f} s at a time"
-                starved.record(
-                    f"tests/truth: {scenario.name}",
+                starved.made_again(
+                    f"the pair {scenario.name}",
                     {"why": why, "late_s": round(late_s, 3), "longest_s": round(longest_s, 3)},
-                    "the pair was made again",
                 )
                 starved.calm()
                 shutil.rmtree(into / scenario.name)
